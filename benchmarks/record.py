@@ -24,11 +24,18 @@ def options_parser(about: str | None, out: Path | None = None) -> argparse.Argum
 
 
 def circumstances(*packages: str) -> dict[str, Any]:
-    """Return the command that runs, the versions of Python and of packages, the commit, and the processor."""
+    """Return the command that runs, the versions of Python and of packages, the commit, and the processor.
+
+    The command is without --out, because the file's place is no circumstance.
+    """
+    words = sys.argv[1:]
+    if "--out" in words:
+        at = words.index("--out")
+        words = words[:at] + words[at + 2 :]
     spec = sys.modules["__main__"].__spec__
     module = spec.name.removesuffix(".__main__") if spec is not None else sys.argv[0]
     return {
-        "command": shlex.join(["python", "-m", module, *sys.argv[1:]]),
+        "command": shlex.join(["python", "-m", module, *words]),
         "versions": {"python": platform.python_version(), **{name: installed(name) for name in packages}},
         "commit": commit(),
         "processor": processor(),

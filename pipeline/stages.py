@@ -49,7 +49,7 @@ def fetch(params: Params) -> None:
 
     DATA.mkdir(parents=True, exist_ok=True)
     dataset = data.load(params.data, OF_RECIPES.get(params.training.recipe), scratch=DATA)
-    for extension in () if CODE.is_dir() else extensions.used("datasets", [params.data.dataset]):
+    for extension in () if CODE.is_dir() else extensions.lookup("datasets", [params.data.dataset]):
         log.warning(UNWATCHED, extension.distribution, "fetch")
     counts = None
     if (source := params.data.label_counts) is not None:
@@ -118,7 +118,7 @@ def train(params: Params) -> None:
         from pipeline import foreign
 
         words = f"training.model = {params.training.model}"
-        foreign.call("pipeline.training.imported_model:score_stored", params.training, DATA, MODEL, LOGITS, model=words)
+        foreign.call("pipeline.training.imported_model:score_file", params.training, DATA, MODEL, LOGITS, model=words)
         return
     from pipeline.training import loop
     from pipeline.training.machine.processes import join
@@ -207,12 +207,12 @@ def evaluate(params: Params) -> None:
     out.mkdir()
     if shifted is None:
         return
-    from pipeline.figures import shift as shift_figures
+    from pipeline.figures import shift_diagrams
     from trueodds.evaluation import shift
 
     under_shift = shift.evaluate(evaluated.calibrator, val, shifted, params.evaluation)
     under_shift.write(out)
-    shift_figures.draw(under_shift, out, subject)
+    shift_diagrams.draw(under_shift, out, subject)
     log.info(shifted.description["note"])
 
 
@@ -227,7 +227,7 @@ def export(params: Params) -> None:
     from trueodds.files import read_json
 
     dataset = data.read(DATA)
-    if reason := to_bundle.reason_not_served(dataset.card):
+    if reason := to_bundle.reason_against_serving(dataset.card):
         write_none(BUNDLE, reason)
         log.info("no bundle: %s", reason)
         return
@@ -236,7 +236,7 @@ def export(params: Params) -> None:
     validation, test = (logits.read(LOGITS, split) for split in ("val", "test"))
     rest = (calibrate.read(CALIBRATOR), dataset.card, training, metrics, rows, BUNDLE)
     if imported.is_file():
-        to_bundle.export_imported(imported, *rest, validation=validation, test=test)
+        to_bundle.export_model_file(imported, *rest, validation=validation, test=test)
     else:
         net, tokenizer = read_net(MODEL, training, dataset), dataset.tokenizer
         to_bundle.export(net, *rest, validation=validation, test=test, tokenizer=tokenizer)
@@ -282,7 +282,7 @@ def draw_curves() -> list[Path]:
 
 def draw_gamma_curve() -> list[Path]:
     """Draw g(p, gamma) of focal loss to curves/gamma. Needs no run."""
-    from pipeline.figures.gamma import gamma_curve
+    from pipeline.figures.gamma_diagram import gamma_curve
 
     return [gamma_curve(CURVES / "gamma")]
 

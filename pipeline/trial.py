@@ -18,8 +18,8 @@ def try_bundle(folder: str | Path) -> str:
     """
     bundle = Bundle.load(folder)
     try:
-        from trueodds.importing import inference
+        from trueodds.importing import importer
     except ModuleNotFoundError as error:
         return f"note: the bundle was not tried, because {error.name} is not installed here"
-    inference.try_bundle(bundle)
+    importer.try_bundle(bundle)
     return ""

@@ -11,8 +11,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline  # FastAPI whose /docs needs no CDN
 
-from service.alarm import route as alarm
-from service.alarm import webhook_route
+from service.alarm import alarm_route, webhook_route
 from service.alarm.notices import KINDS as NOTICES
 from service.alarm.notices import NoticeWatch
 from service.alarm.watch import PromiseWatch, Watch
@@ -21,27 +20,19 @@ from service.http.connections import LOST
 from service.http.documentation import LiveExamples
 from service.http.envelope import Envelope
 from service.http.routing import FastRoutes, ReadOnly, reading_routes
-from service.infer import extensions
-from service.infer import route as infer
-from service.infer import schemas as infer_schemas
-from service.labels import labelled_route, settling_route, voiding_route
-from service.labels import route as labels
-from service.labels import schemas as label_schemas
+from service.infer import extensions, infer_route, infer_schemas
+from service.labels import feedback_route, label_schemas, labelled_route, settling_route, voiding_route
 from service.models.engine import Engine
-from service.observe import decision_route, decision_schemas, kserve_route
-from service.observe import route as observe
-from service.observe import schemas as observe_schemas
+from service.observe import decision_route, decision_schemas, kserve_route, observe_route, observe_schemas
 from service.observe.parquet import ParquetFiles
-from service.predict import route as predict
-from service.predict import schemas as predict_schemas
-from service.predict.stored import route as predictions
-from service.report import pages, question_route
-from service.report import route as report
+from service.predict import predict_route, predict_schemas
+from service.predict.stored import stored_route
+from service.report import pages, question_route, report_route
 from service.report.questions import Overview
 from service.report.recent import RecentLabels
 from service.runtime import Runtime
 from service.settings import Settings
-from service.status import route as status
+from service.status import status_route
 from service.status.gauges import Gauges
 from service.store.housekeeping import keep_house
 from trueodds import __version__
@@ -95,39 +86,39 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         # The check for OpenTelemetry at every request took 3% of the event loop's time.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    app.state.runtime, app.state.keys = runtime, keys.Keys(runtime.settings)
+    app.state.runtime, app.state.keys = runtime, keys.ApiKeys(runtime.settings)
     app.state.parquet = parquet
     app.state.overview = Overview()
     app.state.recent, app.state.gauges = RecentLabels(), Gauges(__version__, read_only=runtime.settings.read_only)
     documentation.install(app, lambda: _key(runtime.engine), lambda: _examples(runtime))
     documented = (
         *(
-            observe.router,
+            observe_route.router,
             decision_route.router,
             kserve_route.router,
-            status.router,
-            labels.router,
+            status_route.router,
+            feedback_route.router,
             labelled_route.router,
         ),
         *(voiding_route.router, settling_route.router),
-        *(predictions.router, report.router, question_route.router, alarm.router, webhook_route.router),
+        *(stored_route.router, report_route.router, question_route.router, alarm_route.router, webhook_route.router),
     )
     if runtime.settings.read_only:
         app.add_middleware(ReadOnly)
     else:
-        app.add_middleware(FastRoutes, routes=[*predict.fast.routes, *infer.fast.routes])
+        app.add_middleware(FastRoutes, routes=[*predict_route.fast.routes, *infer_route.fast.routes])
     part = reading_routes if runtime.settings.read_only else lambda router: router
     for router in documented:
         app.include_router(part(router), dependencies=[parameters.DECLARED])
-    for router in (predict.fast, pages.router, infer.fast, extensions.router, infer.router):
+    for router in (predict_route.fast, pages.router, infer_route.fast, extensions.router, infer_route.router):
         app.include_router(part(router))
     app.add_middleware(
         Envelope,
         telemetry=runtime.telemetry,
         settings=runtime.settings,
         streamed_types={
-            "/feedback": labels.READERS,
-            "/observe": observe.STREAMED,
+            "/feedback": feedback_route.READERS,
+            "/observe": observe_route.STREAMED,
             "/observe/decisions": decision_route.STREAMED,
         },
     )
@@ -160,7 +151,7 @@ def _examples(runtime: Runtime) -> LiveExamples:
         parameters={
             "model": engine.version.model,
             "version": engine.version.version,
-            "id": predictions.EXAMPLE_ID,
+            "id": stored_route.EXAMPLE_ID,
         },
         bodies={
             "/predict": predict_schemas.examples(engine),
@@ -172,8 +163,8 @@ def _examples(runtime: Runtime) -> LiveExamples:
             "/feedback": label_schemas.examples(engine.version),
             "/admin/labels/void": voiding_route.examples(label_schemas.EXAMPLE_IMPORT),
             "/admin/labels/settle": settling_route.examples(),
-            "/admin/alarm/acknowledge": alarm.examples(engine.version),
+            "/admin/alarm/acknowledge": alarm_route.examples(engine.version),
             "/admin/recalibration/undecided": webhook_route.examples(engine.version),
-            "/admin/alarm/rearm": alarm.rearming_examples(engine.version),
+            "/admin/alarm/rearm": alarm_route.rearming_examples(engine.version),
         },
     )

@@ -289,8 +289,8 @@ class Settings(BaseSettings):
     matures: Windows = Field(
         (),
         description=f"Maturity windows of models with late labels, separated by commas. {EXAMPLE} counts each answer of"
-        " model `fraud` 45 days after it was given, as class `ok` if it has no label by then. A version keeps the"
-        " window that it began with.",
+        " model `fraud` 45 days after it was given. If it has no label by then, it counts as class `ok`. A version"
+        " keeps the window that it began with.",
     )
     database_connections: int = Field(
         8, ge=2, description="Largest number of connections to PostgreSQL that one process opens."
@@ -319,6 +319,11 @@ class Settings(BaseSettings):
         None,
         ge=20,
         description="Also run a faster alarm that allows one false alarm in this many labels. Default: off.",
+    )
+    alarm_levels: bool = Field(
+        False,
+        description="Also watch the levels of ordered classes: the alarm then collects evidence that the ECE of the"
+        ' probability of some "at least level k" is larger than the tolerance.',
     )
     alarm_propensity_floor: float = Field(
         0.05,

@@ -17,7 +17,7 @@ from pipeline.config import Calibration, Evaluation
 from pipeline.figures import evaluation as pictures
 from trueodds import calibrators, logits, metrics
 from trueodds.drawing.calibrators import APART, LEFT, PLANE, apart, uncertainty
-from trueodds.drawing.classes import NAMED
+from trueodds.drawing.class_chart import NAMED
 from trueodds.errors import ConfigError
 from trueodds.evaluation.entries import check_entries
 from trueodds.evaluation.improvement import post_hoc_improvement

@@ -102,7 +102,7 @@ TORCH = (
     "pipeline/training",
     "pipeline/export",
     "pipeline/data/vision.py",
-    "pipeline/figures/gamma.py",
+    "pipeline/figures/gamma_diagram.py",
     "pipeline/figures/soft_steps.py",
     "pipeline/figures/weights.py",
 )

@@ -97,7 +97,7 @@ def test_another_models_default_is_never_taken(models: PublishedModels, good: Pa
     second = models.publish(newer, "shadow")
     assert models.version_of("tiny", "default") == first.name and models.version_of("tiny", "shadow") == second.name
     assert "?model=other. Calls that name no model are answered by tiny" in models.standing("other", other.name)
-    models.publish(other, unnamed=True)
+    models.publish(other, default_model=True)
     assert models.default() == other
     models.publish(newer)
     assert models.default() == other and models.version_of("tiny", "default") == second.name

@@ -15,11 +15,11 @@ from trueodds.errors import ConfigError
 from trueodds.metrics import OrderedSums
 from trueodds.reports import ReportOptions
 from trueodds.reports.figures import positive_figures
-from trueodds.reports.ordered import NAMES, ordered_figures
+from trueodds.reports.ordered_figures import NAMES, ordered_figures
 from trueodds.reports.page import render
 from trueodds.reports.table import reading
-from trueodds.reports.table.form import Form
-from trueodds.reports.table.report import report_of_answers
+from trueodds.reports.table.reading import Form
+from trueodds.reports.table.table_report import report_of_answers
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.ordered import LevelSums
 from trueodds.sums.positive import PositiveClass, PositiveSums

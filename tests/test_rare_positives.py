@@ -12,10 +12,9 @@ import trueodds
 from tests.service.page_sentences import Sentences
 from trueodds import cli
 from trueodds.reports.page import render
-from trueodds.reports.table.form import Form
-from trueodds.reports.table.reading import read
-from trueodds.reports.table.report import report_of_answers
-from trueodds.reports.verdict.in_the_large import figure, round_up
+from trueodds.reports.table.reading import Form, read
+from trueodds.reports.table.table_report import report_of_answers
+from trueodds.reports.verdict.positive_ratio import figure, round_up
 from trueodds.reports.verdict.rules import beside
 from trueodds.reports.words import digits_of_rare, shares
 

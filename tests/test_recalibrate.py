@@ -29,7 +29,7 @@ from trueodds import calibrators
 from trueodds.bundle import ActAlone, Bundle, open_models
 from trueodds.calibrators import Temperature
 from trueodds.client import NO_ANSWER, CallError, Client, labelled
-from trueodds.client import keys as client_keys
+from trueodds.client.clients import admin_key
 from trueodds.errors import ConfigError
 from trueodds.metrics import CalibrationSums
 from trueodds.processes.choices import ADMIN_KEY, ADMIN_KEY_FILE
@@ -442,14 +442,14 @@ def test_clear_words_where_nobody_answers_or_a_key_is_none(tmp_path: Path, monke
     with pytest.raises(
         ConfigError, match=r"holds the key's hash; commands take the key itself .*from TRUEODDS_ADMIN_KEY_HASH"
     ):
-        client_keys.admin_key()
+        admin_key()
     (tmp_path / "key").write_text("word\n")
-    assert client_keys.admin_key(tmp_path / "key") == "word"
+    assert admin_key(tmp_path / "key") == "word"
     (tmp_path / "key").write_text("\n")
     with pytest.raises(ConfigError, match="is empty"):
-        client_keys.admin_key(tmp_path / "key")
+        admin_key(tmp_path / "key")
     with pytest.raises(ConfigError, match="cannot be read"):
-        client_keys.admin_key(tmp_path / "none")
+        admin_key(tmp_path / "none")
 
 
 def test_the_services_clock_counts_where_it_differs() -> None:

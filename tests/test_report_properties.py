@@ -22,8 +22,8 @@ from trueodds.inputs.columns import Texts
 from trueodds.metrics import Costs
 from trueodds.reports import Report, ReportOptions, page
 from trueodds.reports.page.state import state_of
-from trueodds.reports.table.answers import of_probabilities
-from trueodds.reports.table.report import report_of_answers
+from trueodds.reports.table.table_content import of_probabilities
+from trueodds.reports.table.table_report import report_of_answers
 from trueodds.reports.table.text import text_of
 
 SHAPES: dict[str, Callable[[np.random.Generator, int], Any]] = {

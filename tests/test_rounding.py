@@ -16,14 +16,14 @@ from trueodds import calibrators, metrics
 from trueodds.calibrators.fitting.rounded import Rounded, fit_power, power_loss, with_power
 from trueodds.errors import ConfigError
 from trueodds.sums.inputs import check_probabilities, sums_to_one
+from trueodds.sums.losses import rounded_losses
 from trueodds.sums.rounding import (
     EXACT,
     Resolution,
     RoundingWarning,
+    as_distributions,
     checked_rows,
-    read_rounded,
     resolution_of,
-    rounded_losses,
     ruled_out,
 )
 from trueodds.sums.steps import inferred_step, possible_step
@@ -43,7 +43,7 @@ def population(
 
 
 def slow_reading(row: list[float], step: float) -> list[float]:
-    """Read one row, value by value, as `read_rounded` states."""
+    """Read one row, value by value, as `as_distributions` states."""
     zeros = [k for k, value in enumerate(row) if value < step / 2]
     others = [k for k in range(len(row)) if k not in zeros]
     middle = {k: math.sqrt((row[k] - step / 2) * (row[k] + step / 2)) for k in others}
@@ -62,7 +62,7 @@ def slow_reading(row: list[float], step: float) -> list[float]:
 def test_rows_are_read_as_the_slow_twin_reads_them(step: float, classes: int, spread: float) -> None:
     p_NC, _ = population(np.random.default_rng(classes), 60, classes, spread)
     rounded_NC = np.rint(p_NC / step) * step
-    read_NC = read_rounded(rounded_NC, step)
+    read_NC = as_distributions(rounded_NC, step)
     np.testing.assert_allclose(read_NC, [slow_reading(row, step) for row in rounded_NC.tolist()], atol=1e-12)
 
 
@@ -71,7 +71,7 @@ def test_rows_are_read_as_the_slow_twin_reads_them(step: float, classes: int, sp
 def test_a_reading_is_a_distribution_within_half_a_step(step: float, classes: int, spread: float) -> None:
     p_NC, _ = population(np.random.default_rng(1), 400, classes, spread)
     rounded_NC = np.rint(p_NC / step) * step
-    read_NC = read_rounded(rounded_NC, step)
+    read_NC = as_distributions(rounded_NC, step)
     np.testing.assert_allclose(read_NC.sum(axis=1), 1)
     assert (read_NC > 0).all()
     assert np.abs(read_NC - rounded_NC).max() <= 0.5 * step * 1.03
@@ -83,7 +83,7 @@ def test_a_reading_is_a_distribution_within_half_a_step(step: float, classes: in
 
 def test_two_classes() -> None:
     """Of two classes only 1.00 beside 0.00 hides anything: p is within half a step of 1, on average a quarter below."""
-    read_NC = read_rounded([[1.0, 0.0], [0.5, 0.5], [0.01, 0.99]], 0.01)
+    read_NC = as_distributions([[1.0, 0.0], [0.5, 0.5], [0.01, 0.99]], 0.01)
     np.testing.assert_allclose(read_NC[0], [0.9975, 0.0025])
     np.testing.assert_allclose(read_NC[1], [0.5, 0.5])
     np.testing.assert_allclose(read_NC[2], [0.00934, 0.99066], atol=1e-5)
@@ -172,7 +172,7 @@ def test_a_step_explains_sums_far_from_1() -> None:
         check_probabilities(rows)
     assert sums_to_one(rows, 0.01).all()
     assert checked_rows(rows, 0.01)[1] == Resolution(0.01)
-    assert read_rounded(rows, 0.01)[0, 50] == pytest.approx((1 - 35 * math.sqrt(0.015 * 0.025)) / 65)
+    assert as_distributions(rows, 0.01)[0, 50] == pytest.approx((1 - 35 * math.sqrt(0.015 * 0.025)) / 65)
 
 
 @pytest.mark.parametrize(("classes", "most"), [(2, 0.1), (40, 0.1), (60, 0.15), (100, 0.25), (900, 0.25)])
@@ -207,7 +207,7 @@ def test_sums_of_rounded_rows(dtype: type[np.floating]) -> None:
     assert sums.total("brier") / sums.n == pytest.approx(exact.total("brier") / exact.n, abs=0.002)
     losses = rounded_losses(rounded_NC, labels_N, 0.01)
     assert sums.total("nll") == pytest.approx(losses.nll_N.sum())
-    read_NC = read_rounded(rounded_NC, 0.01)
+    read_NC = as_distributions(rounded_NC, 0.01)
     slow_N = ((read_NC - np.eye(12)[labels_N]) ** 2).sum(axis=1)
     assert sums.total("brier") == pytest.approx(slow_N.sum())
 

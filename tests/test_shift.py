@@ -16,7 +16,7 @@ import pytest
 from pipeline import config, data, stages
 from pipeline.config import Evaluation
 from pipeline.data.corruptions import NAMES, corrupt
-from pipeline.figures import shift as figures
+from pipeline.figures import shift_diagrams as figures
 from pipeline.training.stored_network import read_net, read_settings, scorer
 from tests.reference_metrics import standard_error_within_types
 from trueodds import calibrators, logits, metrics

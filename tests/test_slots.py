@@ -19,7 +19,7 @@ from pipeline.recalibrate import (
     Recalibration,
     Rules,
     judge,
-    loop,
+    judgement_loop,
     observed,
     recalibrate,
 )
@@ -150,7 +150,7 @@ def test_an_undecided_calibrator_keeps_its_evidence_until_it_has_had_enough(
     why = displaced(recalibrate(replace(few, displace=True)))
     assert why.startswith(f"alarm: recalibrated on 400 labels; displaces {waiting}: undecided on 400 fresh labels")
     models.shadow("tiny", waiting, slot="recalibrated")
-    monkeypatch.setattr(loop, "USED_UP", 400)
+    monkeypatch.setattr(judgement_loop, "USED_UP", 400)
     displaced(recalibrate(few))
 
 
@@ -172,7 +172,7 @@ def test_waiting_for_a_net_forgets_no_verdict_about_the_calibrator(
 ) -> None:
     """The net equals what answers then, so that it stays undecided for as long as one waits."""
     _, net, calibrator = roles(models)
-    monkeypatch.setattr(loop, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(judgement_loop, "POLL_SECONDS", 0.02)
     outcome = judge(request(models, scale=1.7 / TRUE, truth=TRUE, wait_seconds=0.1))
     assert outcome.status == "promoted" and outcome.served == outcome.candidate == calibrator
     assert [(one.version, one.decision) for one in outcome.judgements] == [(calibrator, "promoted"), (net, "stays")]

@@ -12,8 +12,8 @@ from tests.test_table_report import npz, run, table
 from trueodds.errors import UserError
 from trueodds.reports import Report
 from trueodds.reports.table import reading
-from trueodds.reports.table.form import Form
-from trueodds.reports.table.report import report_of_answers
+from trueodds.reports.table.reading import Form
+from trueodds.reports.table.table_report import report_of_answers
 
 RNG = np.random.default_rng(11)
 N = 200

@@ -20,8 +20,8 @@ from trueodds.inputs import columns
 from trueodds.inputs.columns import Texts, times_of
 from trueodds.reports import Report
 from trueodds.reports.table import reading
-from trueodds.reports.table.form import Form
-from trueodds.reports.table.report import report_of_answers, sums_by, sums_by_period, sums_of
+from trueodds.reports.table.reading import Form
+from trueodds.reports.table.table_report import report_of_answers, sums_by, sums_by_period, sums_of
 
 RNG = np.random.default_rng(0)
 N, NAMES = 900, ("cat", "dog", "hare")

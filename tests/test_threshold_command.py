@@ -12,9 +12,9 @@ import pytest
 import trueodds
 from tests.test_table_report import table
 from trueodds import cli
-from trueodds.reports.table.acting import at_least, sample_evenly
+from trueodds.reports.table.acting_threshold import at_least, sample_evenly
 from trueodds.reports.table.reading import read
-from trueodds.reports.table.report import report_of_answers
+from trueodds.reports.table.table_report import report_of_answers
 
 RNG = np.random.default_rng(4)
 N = 1_500

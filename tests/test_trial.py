@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.cli import COMMANDS
 from pipeline.recalibrate import Recalibration, choose
-from pipeline.recalibrate.loop import publish_candidate
+from pipeline.recalibrate.judgement_loop import publish_candidate
 from pipeline.recalibrate.model_state import ModelState
 from service.models.model import Model
 from tests.importing.test_texts import WORDS, write_model
@@ -23,8 +23,8 @@ from trueodds import cli
 from trueodds.bundle import Bundle, BundleError, Description, open_models, trial
 from trueodds.calibrators import Temperature
 from trueodds.client import Client, Labelled
-from trueodds.importing import inference
-from trueodds.importing.inference import session
+from trueodds.importing import importer
+from trueodds.importing.rewriting import session
 from trueodds.inputs import Inputs, TensorSignature, TextInput
 
 KIND = TextInput(max_tokens=8, vocabulary_size=7, mask="attention_mask").with_tokenizer(tokenizer_json(WORDS))
@@ -126,10 +126,10 @@ def test_the_service_and_those_who_publish_refuse_the_same_bundle(
     with pytest.raises(BundleError, match=words):
         Model.load(bundle.directory, threads=1)
     with pytest.raises(BundleError, match=words):
-        inference.try_bundle(bundle)
+        importer.try_bundle(bundle)
     version = bundle.version
     with pytest.raises(BundleError, match=words):
-        bundle_of(tmp_path, most=4, golden=golden, trial=inference.try_bundle)
+        bundle_of(tmp_path, most=4, golden=golden, trial=importer.try_bundle)
     assert Bundle.load(tmp_path / "bundle").version == version  # it is as it was
     models = str(tmp_path / "models")
     assert cli.main("trueodds", COMMANDS, ["publish", "--bundle", str(bundle.directory), "--models", models]) == 1
@@ -143,7 +143,7 @@ def test_the_service_and_those_who_publish_refuse_the_same_bundle(
     with pytest.raises(BundleError, match=words):
         publish_candidate(request, ModelState("bag", bundle), choice, rows)
     assert not Path(models).exists()
-    whole = bundle_of(tmp_path, most=8, golden=golden, trial=inference.try_bundle)
+    whole = bundle_of(tmp_path, most=8, golden=golden, trial=importer.try_bundle)
     assert Model.load(whole.directory, threads=1).version.version == whole.version
 
 

@@ -95,6 +95,15 @@ def test_a_command_whose_packages_are_missing_says_what_to_install(installed: Pa
     assert done.stderr.endswith(f"pip install 'trueodds[{extra}]'\n")
 
 
+def test_pip_adds_an_extra_to_the_installed_trueodds(installed: Path) -> None:
+    """TrueOdds is on no index: pip takes the installed one, and asks the index for the extra's packages alone."""
+    python = str(installed / "bin" / "python")
+    command = [sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "trueodds[client]"]
+    done = subprocess.run(command, cwd=installed, env=environment(), capture_output=True, text=True, timeout=120)
+    assert "Requirement already satisfied: trueodds[client]" in done.stdout
+    assert "No matching distribution found for trueodds" not in done.stderr
+
+
 def test_beside_another_pipeline_the_rest_works(installed: Path, foreign: Path) -> None:
     done = trueodds(installed, "key", pythonpath=(foreign, site(installed)), python=Path(sys.executable))
     assert done.returncode == 0 and done.stdout.startswith("key     "), done.stderr

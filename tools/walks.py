@@ -26,8 +26,8 @@ from tools.folders import Folder, measure_folder
 from tools.imports import imported_files, sources
 
 WALKS = {
-    "/predict": "service/predict/route.py:predict:request",
-    "label": "service/labels/route.py:give_feedback:request",
+    "/predict": "service/predict/predict_route.py:predict:request",
+    "label": "service/labels/feedback_route.py:give_feedback:request",
     "alarm": "service/alarm/watch.py:Watch.poll:self",
     "training.method": "pipeline/stages.py:train:params.training.method",
     "calibrator": "pipeline/stages.py:calibrate:params.calibration",

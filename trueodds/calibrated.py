@@ -45,8 +45,8 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         ensemble: True (also "auto"): each fold's estimator gets its own calibrator, and the probabilities are their
             mean. False: there is one estimator, fitted on all rows, and one calibrator, fitted on each row's logits
             from the fold that did not see it. This is smaller and faster.
-        resolution: Step to which the estimator rounds its probabilities, such as 0.01, or "exact". None: the step that
-            sums off 1 show in the first fold; else exact.
+        resolution: Step to which the estimator rounds its probabilities, such as 0.01, or "exact". None: the step
+            is inferred if rows of the first fold do not sum to 1; else exact.
 
     Examples:
         >>> from sklearn.datasets import load_breast_cancer

@@ -35,13 +35,13 @@ class MissingExtraError(UserError, ImportError):
         )
 
 
-def nearest(name: str, allowed: Iterable[str]) -> str:
+def nearest(name: str, choices: Iterable[str]) -> str:
     """Return ` Did you mean 'x'?` for the closest allowed name, or the empty string."""
-    close = difflib.get_close_matches(name, list(allowed), n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name, list(choices), n=1, cutoff=0.5)
     return f" Did you mean '{close[0]}'?" if close else ""
 
 
-def unknown(what: str, name: object, allowed: Iterable[str]) -> ConfigError:
+def unknown(what: str, name: object, choices: Iterable[str]) -> ConfigError:
     """Build the error for an unknown name: what was given, what is allowed, and the nearest name."""
-    names = list(allowed)
+    names = list(choices)
     return ConfigError(f"unknown {what} {name!r}; allowed: {', '.join(names) or 'none'}.{nearest(str(name), names)}")

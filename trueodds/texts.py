@@ -35,27 +35,27 @@ def plural(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
-def listed(names: Sequence[str], most: int = 10) -> str:
+def quotes(names: Sequence[str], most: int = 10) -> str:
     """List the names in quotes; from `most` on, only how many more there are.
 
     Examples:
-        >>> listed(["cat", "dog", "hare"], most=2)
+        >>> quotes(["cat", "dog", "hare"], most=2)
         "'cat', 'dog' and 1 more"
     """
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(repr(name) for name in names[:most]) + more
 
 
-def columns_listed(names: Sequence[str]) -> str:
+def column_quotes(names: Sequence[str]) -> str:
     """List the names in quotes. Of many names, list the first eight and the last three, where labels often are.
 
     Examples:
-        >>> columns_listed([f"x{k}" for k in range(20)])
+        >>> column_quotes([f"x{k}" for k in range(20)])
         "'x0', 'x1', 'x2', 'x3', 'x4', 'x5', 'x6', 'x7', ..., 'x17', 'x18', 'x19' (20 in all)"
     """
     if len(names) <= 12:
-        return listed(names, 12)
-    return f"{listed(names[:8])}, ..., {listed(names[-3:])} ({len(names):,} in all)"
+        return quotes(names, 12)
+    return f"{quotes(names[:8])}, ..., {quotes(names[-3:])} ({len(names):,} in all)"
 
 
 def as_name(value: Any) -> Any:
@@ -133,7 +133,7 @@ def form(name: str) -> str:
     return re.sub(r"[\s_.-]+", "_", unicodedata.normalize("NFC", name).strip().casefold())
 
 
-def alike(wanted: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+def alike(expected: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     """Map each wanted name that is not among `names` to the name with the same `form`.
 
     An ambiguous name is left out.
@@ -142,8 +142,8 @@ def alike(wanted: Sequence[str], names: Sequence[str]) -> dict[str, str]:
         >>> alike(["sepal_length", "age"], ["Sepal Length", "age", "AGE"])
         {'sepal_length': 'Sepal Length'}
     """
-    others = _only(name for name in names if name not in wanted)
-    missing = _only(name for name in wanted if name not in names)
+    others = _only(name for name in names if name not in expected)
+    missing = _only(name for name in expected if name not in names)
     return {name: others[key] for key, name in missing.items() if key in others}
 
 

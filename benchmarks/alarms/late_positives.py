@@ -143,7 +143,7 @@ def block(p_L: Array, of: Labels) -> LabelBlock:
     label_L, confidence_L = of.now_L.astype(np.int64), np.maximum(p_L, 1 - p_L)
     right_L, first_L = label_L == predicted_L, of.first_L == predicted_L
     parts = at_L, at_L, label_L, predicted_L, confidence_L, right_L, first_L, none, none, unknown
-    return LabelBlock(number, [""] * len(p_L), *parts, [None] * len(p_L))
+    return LabelBlock(number, [""] * len(p_L), *parts, [None] * len(p_L), label_L, np.zeros((len(p_L), 0)))
 
 
 def read(rows: Stream, model: str, of: Labels) -> tuple[bool, str, float]:

@@ -159,7 +159,7 @@ def alarms(prevalence: float, factor: float, count: int, runs: int, seed: int) -
 def summary(found: list[Verdicts], fired: list[Alarms]) -> dict[str, Any]:
     off = [row for row in found if row.ratio > WRONG_RATIO - 1e-9]
     calibrated = [row for row in found if row.factor == 1]
-    enough = [row for row in calibrated if row.positives >= metrics.positives_needed()]
+    enough = [row for row in calibrated if row.positives >= metrics.needed_positives()]
     false = [row for row in fired if row.factor == 1]
     power = [row for row in fired if row.factor >= 2 and row.labels * row.prevalence >= 100]
     four = [row for row in fired if row.factor == 4 and row.prevalence == 0.001]
@@ -172,7 +172,7 @@ def summary(found: list[Verdicts], fired: list[Alarms]) -> dict[str, Any]:
         "highest_green_off_before": max(row.green_before for row in off),
         "size": float(np.mean([row.more_than_chance for row in calibrated])),
         "green_enough": float(np.mean([row.green for row in enough])),
-        "positives_needed": metrics.positives_needed(),
+        "positives_needed": metrics.needed_positives(),
         "highest_false_alarms": max(row.fired for row in false),
         "streams": sum(row.runs for row in false),
         "false_alarms": float(np.mean([row.fired for row in false])),

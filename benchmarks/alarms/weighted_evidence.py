@@ -102,7 +102,7 @@ def plain_alarm(labels: Labels) -> float:
     for first in range(0, len(labels.right_L) // BLOCK * BLOCK, CHUNK):
         part = slice(first, min(first + CHUNK, len(labels.right_L) // BLOCK * BLOCK))
         state, log_e_B = state.advance_each(labels.confidence_L[part], labels.right_L[part])
-        if state.alarmed():
+        if state.is_alarmed():
             return first + BLOCK * (int(np.argmax(log_e_B >= LEVEL)) + 1)
     return math.inf
 

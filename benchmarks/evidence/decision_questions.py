@@ -70,8 +70,8 @@ class Question:
 
 
 def read_games(path: Path) -> Games:
-    """Read the forecasts of a sport: a CSV file, compressed with xz."""
-    with lzma.open(path, "rt", encoding="utf-8", newline="") as file:
+    """Read the forecasts of a sport: a CSV file, which may be compressed with xz (.xz)."""
+    with (lzma.open if path.suffix == ".xz" else open)(path, "rt", encoding="utf-8", newline="") as file:
         rows = sorted(csv.DictReader(file), key=lambda row: row["date"])
     decided = [row for row in rows if float(row["prob1_outcome"]) in (0.0, 1.0)]
     return Games(

@@ -59,7 +59,7 @@ def block(confidence_L: npt.NDArray[np.float64], right_L: npt.NDArray[np.bool_],
     number, none, index = first + np.arange(count), np.zeros(count), np.zeros(count, np.int64)
     unknown = np.full(count, np.nan)
     parts = number, number, index, index, confidence_L, right_L, right_L, none, none, unknown
-    return LabelBlock(number + 1, [""] * count, *parts, [None] * count)
+    return LabelBlock(number + 1, [""] * count, *parts, [None] * count, index, np.zeros((count, 0)))
 
 
 def words_of(confidence_L: npt.NDArray[np.float64], right_L: npt.NDArray[np.bool_]) -> list[set[str]]:

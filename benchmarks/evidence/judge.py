@@ -6,8 +6,8 @@
 A stream draws 20,000 labelled answers with replacement from a population whose mean gain is known. The confidence
 sequence is read after every label, until one limit leaves 0. A verdict is wrong if it is better and the mean gain up to
 it is 0 or less, or worse and the mean gain is 0 or more. The interval at the stop is that of the verdict, or of the
-last label without one. For comparison there is the old test: promote once the product of q(y) / p(y) reaches 20. A goal
-of 5% fails if an exact one-sided binomial test rejects it at 5%.
+last label without one. For comparison there is the likelihood ratio: promote once the product of q(y) / p(y) reaches
+20. A goal of 5% fails if an exact one-sided binomial test rejects it at 5%.
 
 Populations: recalibrations of two nets (temperatures of one net's logits), one net against another, phases in which the
 better one changes, labels mostly of low confidence (with their propensities), sharp and dull synthetic answers of 2, 10
@@ -144,7 +144,7 @@ def markdown(found: dict[str, Any]) -> str:
         )
     head = (
         "population, mean gain in nats", "better", "worse", "wrongly better", "wrongly worse", "covered at the stop",
-        "labels", "old test: promoted (wrongly)", "old test's labels",
+        "labels", "likelihood ratio: promoted (wrongly)", "its labels",
     )  # fmt: skip
     turns = "; ".join(f"{turn['budget']}: {turn['wrong'] / turn['runs']:.3f}" for turn in found["turns"])
     lines = [

@@ -34,7 +34,7 @@ class Population:
     gain_M: Array
     """Gains of the bounded log score."""
     old_M: Array
-    """Unbounded gains ln q_y - ln p_y, for the old test."""
+    """Unbounded gains ln q_y - ln p_y, for the likelihood ratio."""
     least: float
     most: float
     propensity_M: Array | None = None

@@ -28,7 +28,8 @@ from benchmarks.streams import Pool, first_alarms
 from trueodds.calibrators.fitting.rounded import Rounded
 from trueodds.metrics import CalibrationSums, calibration_test, cell_of, ece, ece_interval, ks_test, noise_floor
 from trueodds.sums.bins import Binning
-from trueodds.sums.rounding import Resolution, rounded_losses
+from trueodds.sums.losses import rounded_losses
+from trueodds.sums.rounding import Resolution
 
 Array = npt.NDArray[np.float64]
 

@@ -25,8 +25,9 @@ from PIL import Image
 from benchmarks.record import RESULTS, circumstances, options_parser, write
 from trueodds.importing.import_options import ImportOptions, Preprocessing
 from trueodds.importing.importer import convert
-from trueodds.importing.inference import ServableModel, logits_of
-from trueodds.importing.labelled_rows import VALUES, ImportRows, batches, read
+from trueodds.importing.labelled_rows import VALUES, ImportRows, read
+from trueodds.importing.rewriting import ServableModel
+from trueodds.importing.scoring import logits_of
 
 RESULT = RESULTS / "importing.json"
 SIDE, WIDTH, HEIGHT, CLASSES = 224, 500, 375, 2
@@ -87,7 +88,7 @@ def raw(model: Path, x: Any) -> Callable[[], object]:
 
 def scored(converted: ServableModel, rows: ImportRows) -> Callable[[], object]:
     """Score the rows as `trueodds import` does."""
-    return lambda: logits_of(converted, rows, batches(converted.kind, rows))
+    return lambda: logits_of(converted, {"rows": rows})
 
 
 def markdown(record: dict[str, Any]) -> str:

@@ -34,7 +34,7 @@ from service.ids import new_ids
 from service.report.data import read, rows_of_window
 from service.report.query import ReportQuery
 from service.report.recent import RecentLabels
-from service.report.route import compose
+from service.report.report_route import compose
 from service.runtime import Runtime
 from service.settings import Settings
 from service.store import Store, open_store
@@ -97,7 +97,7 @@ def _log(version: int, columns: list[Any], rng: np.random.Generator) -> Work[Non
     for k, (ms, confidence, predicted, right, nll, brier) in enumerate(zip(created_N, *rest, strict=True)):
         label = predicted if right else (predicted + 1) % 100
         when = (version, k + 1, ids[k], ms, ms + delays[k], None)
-        rows.append((*when, label, predicted, int(right), confidence, nll, brier, None, None, None))
+        rows.append((*when, label, predicted, int(right), label, confidence, nll, brier, *(None,) * 6))
     yield Insert("labels", label_log.COLUMNS, rows)
     return None
 

@@ -26,8 +26,10 @@ import numpy as np
 import torch
 
 from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.training import subset
 from pipeline import data
 from pipeline.config import Data, Evaluation, Training
+from pipeline.data import npz
 from pipeline.data.splitting.sampling import OF_RECIPES
 from pipeline.training.loop import train
 from pipeline.training.plan import Plan
@@ -47,21 +49,7 @@ SHOWN = {
     "mce": ("MCE", "mce_floor"),
 }
 """Column of each value, and the key of its noise floor's 95th percentile."""
-EVERY = 5
-"""Every n-th class that is kept."""
 GAMMA = ("mean", "std", "q05", "q95")
-
-
-def subset(source: Path, out: Path) -> Path:
-    """Write every fifth class of an .npz of CIFAR-100, labelled 0..19, into a folder, and return it."""
-    with np.load(source, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
-    chosen = {"class_names": arrays["class_names"][::EVERY]}
-    for split in ("train", "test"):
-        rows = arrays[f"y_{split}"] % EVERY == 0
-        chosen |= {f"x_{split}": arrays[f"x_{split}"][rows], f"y_{split}": arrays[f"y_{split}"][rows] // EVERY}
-    np.savez(out / "cifar100-subset.npz", **chosen)
-    return out
 
 
 def spread(values: list[float], digits: int = 3) -> str:
@@ -81,8 +69,8 @@ def planned(method: str, seed: int, epochs: int, width: int) -> Plan:
 def dataset_of(source: Path) -> data.DataSet:
     """Return every fifth class, split by the recipe."""
     with tempfile.TemporaryDirectory() as folder:
-        place = subset(source, Path(folder))
-        return data.load(Data(dataset="cifar100-subset", path=str(place)), OF_RECIPES[RECIPE])
+        subset.write(Path(folder) / "cifar100-subset.npz", npz.read(source))
+        return data.load(Data(dataset="cifar100-subset", path=folder), OF_RECIPES[RECIPE])
 
 
 def one(source: Path, method: str, seed: int, plan: Plan) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def demo(work: Path, artifacts: Path = stages.ARTIFACTS) -> None:
     dataset = data.read(artifacts / stages.DATA.name)
     pictures = artifacts / stages.EVALUATION.name
     table = read_json(pictures / "metrics.json")
-    published = open_models(work / "models").publish(artifacts / stages.BUNDLE.name, "default", unnamed=True)
+    published = open_models(work / "models").publish(artifacts / stages.BUNDLE.name, "default", default_model=True)
     inputs, labels = dataset.arrays["test"]
     query = {"bins": table["bins"], "level": table["level"]}
     with serving(work) as url, Client(url) as client:

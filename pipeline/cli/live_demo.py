@@ -53,7 +53,7 @@ def live_demo(work: Path, artifacts: Path = stages.ARTIFACTS, *, speed: float = 
         DemoError: The service or the replay failed; each has printed why.
     """
     fresh(work)
-    open_models(work / "models").publish(artifacts / stages.BUNDLE.name, "default", unnamed=True)
+    open_models(work / "models").publish(artifacts / stages.BUNDLE.name, "default", default_model=True)
     with serving(work) as url, Client(url) as client:
         before = client.report().model_dump(mode="json")
         print(introduction(url, before, opened=_open(f"{url}/calibration-report")), flush=True)

@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
             place: Literal["default", "displace"] = "displace" if arguments.displace else "default"
             ends = publication_text(arguments.models, bundle.card.name, bundle.version, place, client)
             why = "; ".join(filter(None, [why, ends]))
-        options = {"unnamed": arguments.unnamed, "displace": arguments.displace}
+        options = {"default_model": arguments.unnamed, "displace": arguments.displace}
         path = arguments.models.publish(bundle.directory, role, **options, why=why)
     key = path.parent.name, path.name
     if ends:

@@ -59,9 +59,9 @@ def recipes_table() -> list[tuple[str, str, str]]:
         r = named.recipe
         net = r.net or "a net of your choice"
         how = f"{net}, {r.epochs} epochs, batch {r.batch_size}, {r.optimizer} {r.learning_rate:g} {r.schedule}"
-        about = f"{named.about}; also set {named.beside}" if named.beside else named.about
+        about = f"{named.about}. Also set {named.beside}" if named.beside else named.about
         if named.paper_nets:
-            about = f"{about}; nets of its tables: {named.paper_nets}"
+            about = f"{about}. Nets of its tables: {named.paper_nets}"
         rows.append((name, f"{how}, {'last epoch' if r.selection == 'last' else f'best {r.selection}'}", about))
     return rows
 

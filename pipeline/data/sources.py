@@ -100,7 +100,7 @@ def _source(name: str) -> Source | None:
     return source
 
 
-def _named(name: str) -> Source:
+def _get_source(name: str) -> Source:
     """Return a data set that `_find` found to be built in or registered."""
     source = _source(name)
     assert source is not None
@@ -168,7 +168,7 @@ def kind_of(params: Data) -> Kind:
         return ARCHIVES[params.dataset].kind
     path = _find(params)
     if path is None:
-        return _named(params.dataset).kind
+        return _get_source(params.dataset).kind
     if path.suffix == ".npz":
         return npz.kind_of(path)
     if path.is_dir():
@@ -210,7 +210,7 @@ def _find(params: Data) -> Path | None:
 def _read(params: Data, path: Path | None) -> Raw:
     """Read the data set from its file or folder, or from its built-in source, and check params against it."""
     if path is None:
-        raw = check_raw(_named(params.dataset).read(params), params.dataset)
+        raw = check_raw(_get_source(params.dataset).read(params), params.dataset)
         log.info("%s: %s", params.dataset, extensions.source("datasets", params.dataset) or "built-in source")
     else:
         raw = _read_own(params, path)
@@ -249,12 +249,12 @@ def _read_own(params: Data, path: Path) -> Raw:
 
 
 def _card(
-    params: Data, raw: Raw, arrays: dict[str, tuple[Inputs, Labels]], notes: list[str], encoded: EncodedSplits | None
+    params: Data, raw: Raw, arrays: dict[str, tuple[Inputs, Labels]], notes: list[str], encodings: EncodedSplits | None
 ) -> dict[str, Any]:
     """Return the card of a data set."""
     name = params.dataset
-    if encoded is not None:
-        described = {"input": encoded.entry, "normalise": {"mean": [], "std": []}}
+    if encodings is not None:
+        described = {"input": encodings.entry, "normalise": {"mean": [], "std": []}}
     else:
         described = _of_vectors(name, raw, arrays) if raw.features else _of_images(raw, arrays)
     return {

@@ -14,7 +14,7 @@ from pipeline.data import raw
 from pipeline.data.raw import DataError, Raw, Vectors
 from trueodds.files import FileError
 from trueodds.inputs import InputError, VectorInput
-from trueodds.inputs.vector import labelled
+from trueodds.inputs.vector import labelled_table
 
 
 def read_table(path: Path, label: str, group: str | None = None) -> Raw:
@@ -29,7 +29,7 @@ def read_table(path: Path, label: str, group: str | None = None) -> Raw:
         MissingExtraError: The file is Parquet and pyarrow is not installed.
     """
     try:
-        features, x, names_N = labelled.read(path, label, apart=group, setting="data.label_column in params.yaml")
+        features, x, names_N = labelled_table.read(path, label, apart=group, setting="data.label_column in params.yaml")
     except FileError as error:
         raise DataError(str(error)) from None
     names = sorted(set(names_N.tolist()))

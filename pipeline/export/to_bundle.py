@@ -105,7 +105,7 @@ def export(
         ExportError: The service cannot take this kind of rows. Or onnxruntime and torch differ in a logit by more than
             1e-4 of the largest logit, or of 1 if that is larger.
     """
-    if reason := reason_not_served(data_card):
+    if reason := reason_against_serving(data_card):
         raise ExportError(reason)
     card = describe(data_card, training, metrics, calibrator, test)
     if tokenizer:
@@ -121,7 +121,7 @@ def export(
         return _write(model, logits_C, calibrator, card, rows[0], out, validation)
 
 
-def reason_not_served(data_card: dict[str, Any]) -> str:
+def reason_against_serving(data_card: dict[str, Any]) -> str:
     """Return the reason why the service cannot take these data; "" if it can."""
     kind = data_card["input"]["kind"]
     if kind in SERVED:
@@ -132,7 +132,7 @@ def reason_not_served(data_card: dict[str, Any]) -> str:
     )
 
 
-def export_imported(
+def export_model_file(
     model: Path,
     calibrator: Calibrator,
     data_card: dict[str, Any],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipeline.figures.across import robustness
 from trueodds.drawing.calibrators import comparison
-from trueodds.drawing.classes import per_class
+from trueodds.drawing.class_chart import per_class
 from trueodds.drawing.reliability import before_and_after
 from trueodds.evaluation.results import Results
 from trueodds.files import write_text

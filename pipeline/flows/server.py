@@ -70,6 +70,8 @@ def up(home: Path, url: str) -> None:
         print(f"registered: nothing has changed in {home} since")
     else:
         register(home, url)
+        with suppress(httpx.HTTPError):  # a busy server answers 503; without this record, `up` registers again
+            write_json(state / REGISTERED, {"code": _code_of(home), "server": _on_server(url)})
     worker = _alive(state / "worker.json")
     if worker is not None and (why := _reason_to_restart(worker, url)):
         _stop_idle(worker, why)
@@ -180,8 +182,6 @@ def register(home: Path, url: str) -> None:
         for key, (schedule, active) in _schedules(client).items():  # `deploy` resets them
             if key in before and before[key][1] != active:
                 client.update_deployment_schedule(key[0], schedule, active=before[key][1])
-    with suppress(httpx.HTTPError):  # a busy server answers 503; without this record, `up` registers again
-        write_json(home / STATE / REGISTERED, {"code": _code_of(home), "server": _on_server(url)})
     print(f"registered: work pool {POOL}, its limit and automations, the deployments of {home / 'prefect.yaml'}")
 
 

@@ -152,17 +152,17 @@ def schedule_rule(values: Sequence[float]) -> Rule:
     return rule
 
 
-def step_rule(values: Sequence[float], edges: Sequence[float], *, closed: bool) -> Rule:
+def step_rule(values: Sequence[float], edges: Sequence[float], *, edges_below: bool) -> Rule:
     """Return the rule with values[i] for p between edges[i - 1] and edges[i].
 
-    If `closed`, an edge itself belongs to the lower step.
+    If `edges_below`, an edge itself belongs to the lower step.
     """
 
     def rule(p: Tensor, stage: int) -> Tensor:
         import torch
 
         # Python numbers, because a tensor made here would be copied to the device at every step
-        passed = [p > edge if closed else p >= edge for edge in edges]
+        passed = [p > edge if edges_below else p >= edge for edge in edges]
         jumps = (step * is_past for step, is_past in zip(np.diff(values).tolist(), passed, strict=True))
         return sum(jumps, start=torch.full_like(p, values[0]))
 
@@ -191,10 +191,10 @@ def _table(device: torch.device, dtype: torch.dtype) -> Tensor:
 RULES: dict[str, Rule] = {
     "fls531": schedule_rule((5.0, 3.0, 1.0)),
     "fls532": schedule_rule((5.0, 3.0, 2.0)),
-    "fla53": step_rule((5.0, 3.0), (0.19,), closed=True),
-    "fla532": step_rule((5.0, 3.0, 2.0), (0.19, 0.5), closed=True),
-    "flsd53": step_rule((5.0, 3.0), (0.2,), closed=False),
-    "flsd52": step_rule((5.0, 3.0, 2.0), (0.2, 0.5), closed=False),
+    "fla53": step_rule((5.0, 3.0), (0.19,), edges_below=True),
+    "fla532": step_rule((5.0, 3.0, 2.0), (0.19, 0.5), edges_below=True),
+    "flsd53": step_rule((5.0, 3.0), (0.2,), edges_below=False),
+    "flsd52": step_rule((5.0, 3.0, 2.0), (0.2, 0.5), edges_below=False),
     "lambert": continuous,
 }
 """Rules that the option `gamma` may name instead of being a number."""

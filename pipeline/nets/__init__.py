@@ -38,7 +38,7 @@ def shapes() -> dict[str, Shape]:
     Raises:
         ExtensionError: A registered object cannot be used, or its name is not its own.
     """
-    return SHAPES | {extension.name: _load(extension) for extension in extensions.registered("nets", SHAPES)}
+    return SHAPES | {extension.name: _load(extension) for extension in extensions.listing("nets", SHAPES)}
 
 
 def _load(extension: Extension) -> Shape:

@@ -8,7 +8,7 @@ reason.
 
 from pipeline.recalibrate.calibrator_choice import CalibratorChoice, CandidateScore, choose, origin_of, write_candidate
 from pipeline.recalibrate.candidate_comparison import Comparison, Rules, compare
-from pipeline.recalibrate.loop import judge, recalibrate
+from pipeline.recalibrate.judgement_loop import judge, recalibrate
 from pipeline.recalibrate.model_state import check_folder, rehearse
 from pipeline.recalibrate.observed import ObservedModel
 from pipeline.recalibrate.request import (

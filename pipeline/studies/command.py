@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     places = runs.places(home, expanded)
     if tries := runs.places(home, setting_choice.trials(study, expanded, arguments.params)):
         print(f"{study.title}: tuning takes at most {plural(len(tries), 'run')}, which may change the runs below:")
-    print(f"{study.title}: {_plan(running.estimate(home, places))}", flush=True)
+    print(f"{study.title}: {plan_words(running.estimate(home, places))}", flush=True)
     if arguments.dry_run:
         for place in places[:SHOWN]:
             print(f"  {'done' if place.is_done else '    '}  {place.key}  {place.run.name}")
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _plan(estimate: Estimate) -> str:
+def plan_words(estimate: Estimate) -> str:
     """Return the number of runs and the estimated time in words."""
     left = estimate.runs - estimate.n_done
     words = f"{plural(estimate.runs, 'run')}, {estimate.n_done} done"

@@ -110,7 +110,12 @@ def seconds_of(params: Params, records: Sequence[dict[str, Any]]) -> float | Non
     no run is within a factor of RANGE, or if the work is unknown.
     """
     measured = [(work, record["seconds"]) for record in records if (work := of_record(record)) and record["seconds"]]
-    of_data = [(work.rows, work.sizes) for work, _ in measured if work.whole and work.dataset == params.data.dataset]
+    has_size = params.data.train_size is not None  # then any run of the data set shows the sizes of its rows
+    of_data = [
+        (work.rows, work.sizes)
+        for work, _ in measured
+        if work.dataset == params.data.dataset and (work.whole or has_size)
+    ]
     wanted = work_of(params, of_data[0] if of_data else None)
     if wanted is None:
         return None

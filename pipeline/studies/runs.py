@@ -176,7 +176,7 @@ def key_of(params: Params) -> str:
     """
     with quiet():
         plan = stages.make_plan(params)
-    registered = extensions.used("datasets", [params.data.dataset])
+    registered = extensions.lookup("datasets", [params.data.dataset])
     users = [file for extension in registered for file in extension.files() if file.suffix == ".py"]
     tree = {
         "data": params.data.model_dump(mode="json", exclude={"path"}, exclude_none=True),

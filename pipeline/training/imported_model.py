@@ -19,7 +19,7 @@ from trueodds.files import write_bytes, write_json, write_npz, write_text
 from trueodds.importing import importer, onnx_file
 from trueodds.importing.import_options import ImportOptions, Preprocessing
 from trueodds.importing.labelled_rows import ImportRows
-from trueodds.texts import listed
+from trueodds.texts import quotes
 
 if TYPE_CHECKING:
     from pipeline.data.dataset import DataSet
@@ -74,11 +74,11 @@ def score(training: Training, data: DataSet, folder: Path, logits_file: Path) ->
     }
     scored = importer.score(path, rows["val"], rows["test"], _options(training, kind))
     if scored.classes != tuple(names):
-        problem = f"{path} names its classes {listed(scored.classes)}, and the data set {listed(names.tolist())}"
+        problem = f"{path} names its classes {quotes(scored.classes)}, and the data set {quotes(names.tolist())}"
         raise ConfigError(f"{problem}; use one order for both, such as by the names of the data set's folders")
     taken = scored.model.kind.model_dump().get("features", [])
     if tuple(taken) != features:
-        problem = f"{path} takes the features {listed(taken)}, and the data set has them as {listed(features)}"
+        problem = f"{path} takes the features {quotes(taken)}, and the data set has them as {quotes(features)}"
         raise ConfigError(f"{problem}; use one order for both")
     for note in scored.notes:
         log.warning(note)
@@ -93,7 +93,7 @@ def score(training: Training, data: DataSet, folder: Path, logits_file: Path) ->
     logits.write(logits_file, scored.splits, notes)
 
 
-def score_stored(training: Training, data: Path, folder: Path, logits_file: Path) -> None:
+def score_file(training: Training, data: Path, folder: Path, logits_file: Path) -> None:
     """Run `score` on the data set in the file `data`; raise as `score` and `pipeline.data.read` do."""
     from pipeline.data import read
 

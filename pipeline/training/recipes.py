@@ -91,7 +91,7 @@ RECIPES = {
     ),
     "cpu": NamedRecipe("32 x 32 images within 30 minutes on 2 cores", Recipe(net="resnet8", epochs=30)),
     "papers-350": _paper(
-        "CIFAR in the focal and BSCE-GRA papers: the learning rate drops at epochs 150 and 250; the loss is summed and"
+        "CIFAR in the focal and BSCE-GRA papers: the learning rate drops at epochs 150 and 250. The loss is summed and"
         " the gradient clipped as in their public code",
         350,
         beside="validation_size=5000; BSCE-GRA: seed=1, 42, 71",
@@ -112,12 +112,12 @@ RECIPES = {
         beside="seed=1, 42, 71",
     ),
     "gamma-net": _paper(
-        "CIFAR and Tiny-ImageNet in the gamma-net paper: the learning rate drops at epochs 150 and 250; the loss is"
+        "CIFAR and Tiny-ImageNet in the gamma-net paper: the learning rate drops at epochs 150 and 250. The loss is"
         " summed and the gradient clipped as in the code that it adapts",
         350,
         net="resnet18",
         selection="val_error",
-        beside="five seeds; the paper splits the rows 8:1:1 itself, and the last part is for the look-ahead",
+        beside="five seeds. The paper splits the rows 8:1:1 itself, and the last part is for the look-ahead",
     ),
     "soft-calibration": NamedRecipe(
         "CIFAR in the soft calibration objectives paper, which does not print its schedule. So the schedule is that of"

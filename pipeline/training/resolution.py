@@ -63,7 +63,7 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
             f"training.curves names epoch {late[0]}; allowed are the epochs of this run, 1 to {recipe.epochs}"
         )
     named = [*training.method.split("+"), *(part.name for part in method.components)]
-    registered = [*extensions.used("methods", named), *extensions.used("nets", [shape.name])]
+    registered = [*extensions.lookup("methods", named), *extensions.lookup("nets", [shape.name])]
     users = [file for extension in registered for file in extension.files() if file.suffix == ".py"]
     code = code_hashes([LOOP, type(shape).__module__, *method.modules()], users)
     code |= {extension.title: extension.sha256() for extension in registered}

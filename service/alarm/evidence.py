@@ -9,19 +9,32 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, ValidationError
 
-from service.store.rows import LabelBlock, StoreError
-from trueodds.metrics import MOST_RATIO, EProcess, PositiveEProcess, Prequential, ShiryaevRoberts, WeightedEProcess
+from service.store.rows import Integers, LabelBlock, StoreError
+from trueodds.metrics import (
+    MOST_RATIO,
+    EProcess,
+    OrderedEProcess,
+    PositiveEProcess,
+    Prequential,
+    ShiryaevRoberts,
+    WeightedEProcess,
+)
+from trueodds.metrics.alarms.sequential import BLOCK
 from trueodds.reports.schemas.alarm import Watched
 from trueodds.sums.inputs import Array
 from trueodds.sums.positive import PositiveClass
 
-NULLS: tuple[Watched, ...] = ("ece", "positive", "point")
-"""Watched nulls; those that page come first. "positive" is watched only for versions with a positive class."""
-PAGING: tuple[Watched, ...] = ("ece", "positive")
+NULLS: tuple[Watched, ...] = ("ece", "positive", "levels", "point")
+"""Watched nulls; those that page come first.
+
+"positive" is watched only for versions with a positive class. "levels" is watched only for ordered classes, where the
+settings ask for it.
+"""
+PAGING: tuple[Watched, ...] = ("ece", "positive", "levels")
 POINTS = 192
 """Largest number of points in the history, besides the first, the alarm and the present."""
 T = TypeVar("T", EProcess, ShiryaevRoberts, Prequential, WeightedEProcess)
-Process = EProcess | PositiveEProcess
+Process = EProcess | PositiveEProcess | OrderedEProcess
 
 
 def reads(form: type[T]) -> PlainValidator:
@@ -29,10 +42,14 @@ def reads(form: type[T]) -> PlainValidator:
 
 
 def _process(value: Process | dict[str, object]) -> Process:
-    if isinstance(value, EProcess | PositiveEProcess):
+    if isinstance(value, Process):
         return value
-    form = PositiveEProcess if isinstance(value, dict) and value.get("form") == PositiveEProcess.form else EProcess
-    return form.from_json(value)
+    forms: dict[object, type[Process]] = {form.form: form for form in (PositiveEProcess, OrderedEProcess)}
+    return (
+        forms.get(value.get("form"), EProcess).from_json(value)
+        if isinstance(value, dict)
+        else EProcess.from_json(value)
+    )
 
 
 WRITES = PlainSerializer(lambda state: state.to_json())
@@ -127,8 +144,12 @@ class WeightedTest(Frozen):
         return self.model_copy(update={"process": process, "fired": fired})
 
 
-def start_of(null: Watched, tolerance: float, run_length: int | None, ratio: float = MOST_RATIO) -> Evidence:
+def start_of(
+    null: Watched, tolerance: float, run_length: int | None, ratio: float = MOST_RATIO, levels: int = 2
+) -> Evidence:
     """Return the evidence before any label. Only the nulls of the more probable class have the quicker rule."""
+    if null == "levels":
+        return Evidence(process=OrderedEProcess.start(levels, tolerance), detector=None)
     if null == "positive":
         return Evidence(process=PositiveEProcess.start(tolerance, ratio), detector=None)
     detector = None if run_length is None else ShiryaevRoberts.start(null, tolerance)
@@ -144,6 +165,44 @@ def rows_of_positive(
     p_L = positive.probability_of_top(block.confidence_L, block.predicted_L)
     positive_L = (block.predicted_L == positive.index) == block.first_correct_L
     return np.concatenate([rest_p, p_L]), np.concatenate([np.array(rest_positive, bool), positive_L])
+
+
+def rows_of_levels(
+    block: LabelBlock, levels: int | None, rest_at_least: tuple[tuple[float, ...], ...], rest_first: tuple[int, ...]
+) -> tuple[Array, Integers]:
+    """Return P(level >= k) and the first level of the waiting and the new labels. Without levels there are no rows."""
+    if levels is None:
+        return np.zeros((0, 0)), np.zeros(0, np.int64)
+    waiting_NK = np.array(rest_at_least, np.float64).reshape(len(rest_at_least), levels - 1)
+    first_N = np.concatenate([np.array(rest_first, np.int64), block.first_label_L])
+    return np.concatenate([waiting_NK, block.at_least_LK]), first_N
+
+
+def reached(first_N: Integers, levels: int) -> npt.NDArray[np.bool_]:
+    """Return whether each first level is at least k, for k = 1 .. `levels` - 1."""
+    return first_N[:, None] > np.arange(levels - 1)
+
+
+def is_unknown(first_N: Integers) -> npt.NDArray[np.bool_]:
+    """Return whether each whole block has a label whose first level is unknown."""
+    unknown_B: npt.NDArray[np.bool_] = np.logical_or.reduce(first_N.reshape(-1, BLOCK) < 0, axis=1)
+    return unknown_B
+
+
+def advance_levels(process: OrderedEProcess, at_least_NK: Array, first_N: Integers) -> tuple[OrderedEProcess, Array]:
+    """Return the evidence about levels after whole blocks, and log E after each.
+
+    It starts anew after a block with an unknown first level. There log E is 0.
+    """
+    unknown_B, begin = is_unknown(first_N), 0
+    log_e_B = np.zeros(len(unknown_B))
+    for end in (*np.flatnonzero(unknown_B).tolist(), len(unknown_B)):
+        rows = slice(begin * BLOCK, end * BLOCK)
+        process, log_e_B[begin:end] = process.advance_each(at_least_NK[rows], reached(first_N[rows], process.levels))
+        if end < len(unknown_B):
+            process = OrderedEProcess.start(process.levels, process.tolerance)
+        begin = end + 1
+    return process, log_e_B
 
 
 def points_to_keep(blocks: tuple[int, ...]) -> list[int]:

@@ -15,7 +15,7 @@ WORSE = 2.0
 
 
 def acting_alone(
-    state: PromiseState, settings: Settings, *, answers: int, acted: int, is_corrected: bool = False
+    state: PromiseState, settings: Settings, *, answers: int, acted_count: int, has_corrections: bool = False
 ) -> ActingAlone:
     """Return the report's part about acting alone.
 
@@ -23,17 +23,17 @@ def acting_alone(
         state: Evidence about the promise.
         settings: Settings of the service.
         answers: Number of answers of the version so far.
-        acted: Number of those that acted alone.
-        corrected: Whether labels of the version were replaced after they had counted.
+        acted_count: Number of those that acted alone.
+        has_corrections: Whether labels of the version were replaced after they had counted.
     """
     process, promise = state.process, state.promise
-    acted = min(acted, answers)  # it is read after `answers`, and more answers may have been given meanwhile
-    share_lower, share_upper = binomial_interval(acted, answers, level=LEVEL)
+    acted_count = min(acted_count, answers)
+    share_lower, share_upper = binomial_interval(acted_count, answers, level=LEVEL)
     sequence = risk_sequence(process.wrong, process.labels, level=LEVEL) if process.labels else None
     part = ActingAlone(
         answers=answers,
-        acted=acted,
-        share=acted / answers if answers else None,
+        acted=acted_count,
+        share=acted_count / answers if answers else None,
         share_lower=float(share_lower) if answers else None,
         share_upper=float(share_upper) if answers else None,
         level=LEVEL,
@@ -62,7 +62,7 @@ def acting_alone(
         ),
         reading="",
     )
-    return part.model_copy(update={"reading": _reading(part, state, is_corrected)})
+    return part.model_copy(update={"reading": _reading(part, state, has_corrections)})
 
 
 def more_labels(state: PromiseState) -> int | None:
@@ -81,8 +81,10 @@ def statement(state: PromiseState) -> str:
     return f"At some time, more than {_percent(state.promise.risk)} of the answers that act alone were wrong."
 
 
-def _reading(part: ActingAlone, state: PromiseState, is_corrected: bool) -> str:
-    as_first = "Some labels were corrected later. This part uses labels as they first arrived." if is_corrected else ""
+def _reading(part: ActingAlone, state: PromiseState, has_corrections: bool) -> str:
+    as_first = (
+        "Some labels were corrected later. This part uses labels as they first arrived." if has_corrections else ""
+    )
     parts = _share(part), _risk(part), _alarm(part, state), _labels(part), _caveats(part, state), as_first
     return " ".join(filter(None, parts))
 

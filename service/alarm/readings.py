@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from service.alarm.evidence import PAGING, Evidence
 from service.alarm.state import AlarmState
 from service.http.parameters import moment_of
 from service.settings import Settings
 from trueodds.bundle.contents import is_shadow
+from trueodds.metrics import OrderedEProcess
 from trueodds.reports.labelling import choice_of
 from trueodds.reports.schemas.alarm import (
     Acknowledgement,
@@ -27,6 +28,16 @@ AS_FIRST = (
     " reported must not change. The other numbers use the current labels."
 )
 
+
+class _Subject(NamedTuple):
+    """Subject of the sentences."""
+
+    whose: str
+    """ " of the more probable class" if that must be said, else ""."""
+    positive: str | None
+    levels: tuple[str, ...] | None
+
+
 Standing = Literal["quiet", "notice", "fired", "acknowledged"]
 
 DIFFERS = (
@@ -41,8 +52,9 @@ def alarm_of(
     *,
     model: str,
     sums: AnswerSums,
-    is_corrected: bool = False,
+    has_corrections: bool = False,
     positive: str | None = None,
+    levels: tuple[str, ...] | None = None,
 ) -> Alarm:
     """Return the report's part about the alarm. A shadow (by its `model`) pages nobody: its alarm is a notice.
 
@@ -54,10 +66,13 @@ def alarm_of(
         corrected: Whether any label was corrected after it arrived.
         positive: Positive class of the version. Its probability has evidence of its own, so the sentences name the
             class.
+        levels: Levels of the version that the alarm can watch, the lowest first; see `Version.watched_levels`.
     """
-    shadow, state = is_shadow(model), state.watching(positive is not None)
-    whose = "" if positive is None else " of the more probable class"
-    nulls = [_null(state, null, whose, positive, pages=null in PAGING and not shadow) for null in state.watched_nulls]
+    shadow = is_shadow(model)
+    state = state.watching(positive is not None, None if levels is None else len(levels))
+    whose = " of the more probable class" if positive is not None or "levels" in state.nulls else ""
+    subject = _Subject(whose, positive, levels)
+    nulls = [_null(state, null, subject, pages=null in PAGING and not shadow) for null in state.watched_nulls]
     weighted = _weighted_evidence(state, whose)
     choice = choice_of(sums)
     notice = DIFFERS if state.labels and choice and choice.warning else None
@@ -67,8 +82,9 @@ def alarm_of(
         weighted.reading if weighted else None,
         _deliveries(state, settings),
         _rearming_sentence(state),
-        _settings(state, settings),
-        AS_FIRST if is_corrected else None,
+        _settings(state, settings, levels),
+        _no_levels(settings, subject),
+        AS_FIRST if has_corrections else None,
     )
     reading = " ".join(filter(None, parts))
     rearmings = [
@@ -108,20 +124,21 @@ def _standing(evidence: Evidence) -> Literal["quiet", "fired", "acknowledged"]:
     return "acknowledged" if evidence.acknowledged else "fired"
 
 
-def _null(state: AlarmState, null: Watched, whose: str, positive: str | None, *, pages: bool) -> AlarmOf:
+def _null(state: AlarmState, null: Watched, subject: _Subject, *, pages: bool) -> AlarmOf:
     evidence, log_e = state.nulls[null], state.log_e(null)
     acknowledged = evidence.acknowledged
     return AlarmOf(
         null=null,
-        statement=_statement(null, state, whose, positive),
+        statement=_statement(null, state, subject),
         pages=pages,
         tolerance=state.tolerance,
         ratio_tolerance=state.ratio_tolerance if null == "positive" else None,
         threshold=1 / state.alpha_of_each,
         state=_standing(evidence),
-        labels=state.labels,
+        labels=state.labels - (state.levels_after if null == "levels" else 0),
         log_e=log_e,
         p_value=evidence.process.p_value,
+        level=_worst_level(evidence, subject.levels),
         fired_at=moment_of(evidence.fired.at_ms) if evidence.fired else None,
         fired_after=evidence.fired.after if evidence.fired else None,
         acknowledged=acknowledged
@@ -177,9 +194,22 @@ def _history(state: AlarmState, evidence: Evidence, log_e: float) -> list[Eviden
     return [EvidencePoint(labels=n, at=moment_of(at), log_e=value) for n, (at, value) in sorted(points.items())]
 
 
-def _statement(null: Watched, state: AlarmState, whose: str, positive: str | None) -> str:
-    """Return the statement of a null. `whose` is " of the more probable class" if that must be said."""
-    tolerance = state.tolerance
+def _worst_level(evidence: Evidence, levels: tuple[str, ...] | None) -> str | None:
+    """Return the level k with the largest evidence about "at least k"; None before the first block."""
+    process = evidence.process
+    if not isinstance(process, OrderedEProcess) or levels is None or not process.blocks:
+        return None
+    log_e_K = [threshold.log_e for threshold in process.thresholds]
+    return levels[1 + log_e_K.index(max(log_e_K))]
+
+
+def _statement(null: Watched, state: AlarmState, subject: _Subject) -> str:
+    whose, positive, tolerance = subject.whose, subject.positive, state.tolerance
+    if null == "levels":
+        return (
+            f"At some time and for some level k, the calibration error (ECE) of p(level is at least k) was above"
+            f" {tolerance:g} in the answers that get labels."
+        )
     if null == "positive":
         return (
             f"At some time p({positive}) was wrong overall in the answers that get labels: expected / observed"
@@ -203,6 +233,8 @@ def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool, labels: int,
         if positive is not None:
             ratio = f"{1 / state.ratio_tolerance:.2g} and {state.ratio_tolerance:g}"
             others = f" Nor is there evidence that expected / observed {positive} is not between {ratio}."
+        if "levels" in state.nulls:
+            others += " Nor is there evidence of such an error for any level."
         return (
             f"No alarm after {plural(state.labels, 'label')}: there is no evidence of a calibration error above"
             f" {state.tolerance:g} in the answers that get labels.{others} This does not prove that the error is"
@@ -212,12 +244,12 @@ def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool, labels: int,
         fired, title = point, "Notice: "
     parts = [("Notice: " if shadow else title) + fired.statement[0].lower() + fired.statement[1:]]
     evidence = state.nulls[fired.null]
-    if evidence.process.alarmed(state.alpha_of_each):
+    if evidence.process.is_alarmed(state.alpha_of_each):
         rare = _one_in(1 / state.alpha_of_each)
-        within = {"ece": "its ECE", "positive": "it", "point": "every range"}[fired.null]
+        within = {"ece": "its ECE", "positive": "it", "levels": "the ECE of every level", "point": "every range"}
         parts.append(
-            f"If {within} had been within that at every label, given the labels before it, at most {rare} versions"
-            " would ever show this much evidence, however long you look."
+            f"If {within[fired.null]} had been within that at every label, given the labels before it, at most {rare}"
+            " versions would ever show this much evidence, however long you look."
         )
     else:
         parts.append(f"The quicker rule found it, which allows one false alarm in {state.run_length:,} labels.")
@@ -233,7 +265,9 @@ def _reading(state: AlarmState, nulls: list[AlarmOf], shadow: bool, labels: int,
         parts.append("This version is a shadow whose answers nobody gets, so nobody is called.")
     elif not known:
         parts.append("The alarm stays until somebody acknowledges it.")
-    if fired.null == "ece":
+    if fired.null == "levels":
+        parts.append(f'The largest evidence now is about "at least {fired.level}".')
+    if fired.null in ("ece", "levels"):
         parts.append("The ECE of all answers, or over the whole time, may be smaller.")
     return " ".join(parts)
 
@@ -280,15 +314,27 @@ def _deliveries(state: AlarmState, settings: Settings) -> str:
     return f"{count} not accepted the message yet, after {tries}. The log has the reason."
 
 
-def _settings(state: AlarmState, settings: Settings) -> str:
+def _no_levels(settings: Settings, subject: _Subject) -> str:
+    """Return a sentence that the levels are not watched although the settings ask for it, and why."""
+    if not settings.alarm_levels or subject.levels is not None:
+        return ""
+    why = "its classes are not ordered (`ordered: true` states that they are levels)"
+    if subject.positive is not None:
+        why = f"the alarm on p({subject.positive}) already covers its two classes"
+    return f"--alarm-levels has no effect on this version: {why}."
+
+
+def _settings(state: AlarmState, settings: Settings, levels: tuple[str, ...] | None) -> str:
     """Return a sentence on settings that have changed, but that this version keeps."""
-    settings_of = {
+    settings_of: dict[str, tuple[object, object]] = {
         "tolerance": (state.tolerance, settings.alarm_tolerance),
         "alpha": (state.alpha, settings.alarm_alpha),
         "ratio tolerance": (state.ratio_tolerance, settings.alarm_ratio_tolerance),
         "run length": (state.run_length, settings.alarm_run_length),
         "propensity floor": (state.propensity_floor, settings.alarm_propensity_floor),
     }
+    if levels is not None:
+        settings_of["levels"] = _on(state.watches_levels), _on(settings.alarm_levels)
     changed = [(name, kept, new) for name, (kept, new) in settings_of.items() if kept != new]
     if not changed:
         return ""
@@ -298,6 +344,10 @@ def _settings(state: AlarmState, settings: Settings) -> str:
         f"The settings have changed since ({new}). This version keeps {kept}, because a test that is changed after its"
         " data are seen guarantees nothing. The next version will use the new settings."
     )
+
+
+def _on(flag: bool) -> str:
+    return "watched" if flag else "not watched"
 
 
 def _one_in(number: float) -> str:

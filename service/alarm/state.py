@@ -25,16 +25,20 @@ from service.alarm.evidence import (
     StoredAcknowledgement,
     StoredRearming,
     WeightedTest,
+    advance_levels,
     damaged_state,
+    is_unknown,
     pick,
     points_to_keep,
+    reached,
     reads,
+    rows_of_levels,
     rows_of_positive,
     start_of,
 )
 from service.settings import Settings
 from service.store.rows import LabelBlock
-from trueodds.metrics import PositiveEProcess, Prequential, ShiryaevRoberts, WeightedEProcess
+from trueodds.metrics import EProcess, OrderedEProcess, PositiveEProcess, Prequential, ShiryaevRoberts, WeightedEProcess
 from trueodds.metrics.alarms.sequential import BLOCK
 from trueodds.processes.choices import SMALLEST_PROPENSITY
 from trueodds.reports.schemas.alarm import Watched
@@ -43,6 +47,7 @@ from trueodds.sums.positive import PositiveClass
 
 ALARM = "alarm"
 """Name of the state in the store."""
+_NULL_OF: dict[type, Watched] = {PositiveEProcess: "positive", OrderedEProcess: "levels"}
 
 
 class AlarmState(Frozen):
@@ -55,6 +60,8 @@ class AlarmState(Frozen):
     alpha: float
     """False alarm rate of all paging tests together."""
     run_length: int | None
+    watches_levels: bool = False
+    """Whether the levels of ordered classes are watched, if the version has any."""
     propensity_floor: float = SMALLEST_PROPENSITY
     labels: int = Field(0, ge=0)
     sequence: int = Field(0, ge=0)
@@ -69,6 +76,14 @@ class AlarmState(Frozen):
     rest_p: tuple[float, ...] = Field((), max_length=BLOCK - 1)
     """p(positive) of the labels that wait; empty without a positive class."""
     rest_positive: tuple[bool, ...] = Field((), max_length=BLOCK - 1)
+    rest_at_least: tuple[tuple[float, ...], ...] = Field((), max_length=BLOCK - 1)
+    """Probabilities of "at least level k" of the labels that wait; empty unless levels are watched."""
+    rest_first_label: tuple[int, ...] = Field((), max_length=BLOCK - 1)
+    levels_after: int = Field(0, ge=0)
+    """Number of labels, in whole blocks, up to the last one whose first level is unknown.
+
+    The evidence about levels begins after them, because evidence without them would be biased.
+    """
     history_blocks: tuple[int, ...] = ()
     history_ms: tuple[int, ...] = ()
     nulls: dict[Watched, Evidence]
@@ -97,7 +112,7 @@ class AlarmState(Frozen):
     @property
     def alpha_of_each(self) -> float:
         """Significance level of each null. Two nulls that page get half of `alpha` each, so their sum is `alpha`."""
-        return self.alpha / 2 if "positive" in self.nulls else self.alpha
+        return self.alpha / sum(null in self.nulls for null in PAGING)
 
     @classmethod
     def start(cls, settings: Settings) -> Self:
@@ -109,6 +124,7 @@ class AlarmState(Frozen):
             ratio_tolerance=settings.alarm_ratio_tolerance,
             alpha=settings.alarm_alpha,
             run_length=run_length,
+            watches_levels=settings.alarm_levels,
             propensity_floor=settings.alarm_propensity_floor,
             nulls=nulls,
             prequential=Prequential.start(),
@@ -139,6 +155,14 @@ class AlarmState(Frozen):
         waiting = self.labels % BLOCK if "positive" in self.nulls else 0
         if not len(self.rest_p) == len(self.rest_positive) == waiting:
             raise ValueError(f"{len(self.rest_p)} values of p(positive) wait for their block, but {waiting} labels do")
+        levels = self.nulls["levels"].process if "levels" in self.nulls else None
+        waiting = 0 if levels is None else self.labels % BLOCK
+        if not len(self.rest_at_least) == len(self.rest_first_label) == waiting:
+            raise ValueError(f"{len(self.rest_at_least)} rows of levels wait for their block, but {waiting} labels do")
+        if isinstance(levels, OrderedEProcess) and {len(row) + 1 for row in self.rest_at_least} - {levels.levels}:
+            raise ValueError(f"the rows of levels that wait are not of {levels.levels} levels")
+        if self.levels_after % BLOCK or self.levels_after > self.labels:
+            raise ValueError(f"the evidence about levels begins after {self.levels_after} of {self.labels} labels")
         if not len(self.rest_confidence) == len(self.rest_correct) == self.labels % BLOCK:
             raise ValueError(f"{len(self.rest_confidence)} labels wait for their block, but {self.labels} arrived")
         if self.weighted and (self.weighted.process.tolerance, self.weighted.process.floor) != (
@@ -149,29 +173,57 @@ class AlarmState(Frozen):
         tests: list[Process | ShiryaevRoberts | Prequential] = [self.prequential]
         for null, evidence in self.nulls.items():
             process = evidence.process
-            of = "positive" if isinstance(process, PositiveEProcess) else process.null
+            of = process.null if isinstance(process, EProcess) else _NULL_OF[type(process)]
             if isinstance(process, PositiveEProcess) and process.ratio != self.ratio_tolerance:
                 raise ValueError("the evidence of positive has another ratio")
             if (of, process.tolerance) != (null, self.tolerance):
                 raise ValueError(f"the evidence of {null} has another null or tolerance")
             if not len(evidence.log_e) == len(self.history_blocks) == len(self.history_ms):
                 raise ValueError(f"the history of {null} has lost points")
+            if isinstance(process, OrderedEProcess):
+                expected = blocks - self.levels_after // BLOCK
+                if (process.blocks, process.labels) != (expected, expected * BLOCK):
+                    raise ValueError(f"the evidence about levels has another number of labels than {expected * BLOCK}")
+                continue
             tests += [evidence.process] + ([evidence.detector] if evidence.detector else [])
         if any((test.blocks, test.labels) != (blocks, blocks * BLOCK) for test in tests):
             raise ValueError(f"{self.labels} labels arrived, but the tests have another number")
 
-    def watching(self, positive: bool) -> Self:
-        """Return a state that also watches p(positive), for a version with a positive class and no label yet."""
-        if not positive or "positive" in self.nulls or self.labels:
-            return self
-        start = PositiveEProcess.start(self.tolerance, self.ratio_tolerance)
-        return self.model_copy(update={"nulls": {**self.nulls, "positive": Evidence(process=start, detector=None)}})
+    def watching(self, positive: bool, levels: int | None = None) -> Self:
+        """Return a state that also watches p(positive), or levels if the settings ask for it, if there is no label yet.
 
-    def take(self, block: LabelBlock, positive: PositiveClass | None = None) -> Self:
-        """Return the state after the next labels. `positive` is the version's positive class."""
+        Args:
+            positive: Whether the version has a positive class.
+            levels: Number of its levels; None without levels to watch.
+        """
+        missing: list[Watched] = ["positive"] if positive else []
+        if self.watches_levels and levels is not None:
+            missing.append("levels")
+        if self.labels or not (missing := [null for null in missing if null not in self.nulls]):
+            return self
+        starts = {null: self._start_of(null, levels) for null in missing}
+        return self.model_copy(update={"nulls": {**self.nulls, **starts}})
+
+    def _start_of(self, null: Watched, levels: int | None) -> Evidence:
+        return start_of(null, self.tolerance, self.run_length, self.ratio_tolerance, levels or 2)
+
+    @property
+    def levels(self) -> int | None:
+        """Number of the watched levels; None if none are watched."""
+        process = self.nulls["levels"].process if "levels" in self.nulls else None
+        return process.levels if isinstance(process, OrderedEProcess) else None
+
+    def take(self, block: LabelBlock, positive: PositiveClass | None = None, levels: int | None = None) -> Self:
+        """Return the state after the next labels.
+
+        Args:
+            block: The labels, with `at_least_LK` if levels are watched.
+            positive: Positive class of the version.
+            levels: Number of its levels; see `watching`.
+        """
         if not len(block):
             return self
-        return self.watching(positive is not None)._take(block, positive)
+        return self.watching(positive is not None, levels)._take(block, positive)
 
     def _take(self, block: LabelBlock, positive: PositiveClass | None) -> Self:
         waiting = len(self.rest_confidence)
@@ -182,12 +234,19 @@ class AlarmState(Frozen):
         at_ms_B = block.arrived_ms_L[(np.arange(len(number_B)) + 1) * BLOCK - 1 - waiting]
         taken = confidence_N[:whole], correct_N[:whole]
         p_N, positive_N = rows_of_positive(block, positive, self.rest_p, self.rest_positive)
+        at_least_NK, first_N = rows_of_levels(block, self.levels, self.rest_at_least, self.rest_first_label)
+        unknown_B = is_unknown(first_N[:whole])
+        levels_after = max((int(number_B[b]) * BLOCK for b in np.flatnonzero(unknown_B)), default=self.levels_after)
         blocks, at_ms = (*self.history_blocks, *number_B.tolist()), (*self.history_ms, *at_ms_B.tolist())
         kept = points_to_keep(blocks)
         nulls, deliveries = {}, self.deliveries
         for null, evidence in self.nulls.items():
-            of_null = (p_N[:whole], positive_N[:whole]) if null == "positive" else taken
-            process, log_e_B = evidence.process.advance_each(*of_null)
+            process: Process
+            if isinstance(evidence.process, OrderedEProcess):
+                process, log_e_B = advance_levels(evidence.process, at_least_NK[:whole], first_N[:whole])
+            else:
+                of_null = (p_N[:whole], positive_N[:whole]) if null == "positive" else taken
+                process, log_e_B = evidence.process.advance_each(*of_null)
             detector, log_r_B = evidence.detector.advance_each(*taken) if evidence.detector else (None, None)
             log_e = (*evidence.log_e, *(round(x, 4) for x in log_e_B.tolist()))
             fired = evidence.fired or self._firing(log_e_B, log_r_B, number_B, at_ms_B)
@@ -207,16 +266,19 @@ class AlarmState(Frozen):
             "rest_correct": tuple(correct_N[whole:].tolist()),
             "rest_p": tuple(p_N[whole:].tolist()),
             "rest_positive": tuple(positive_N[whole:].tolist()),
+            "rest_at_least": tuple(map(tuple, at_least_NK[whole:].tolist())),
+            "rest_first_label": tuple(first_N[whole:].tolist()),
+            "levels_after": levels_after,
             "history_blocks": pick(blocks, kept),
             "history_ms": pick(at_ms, kept),
             "nulls": nulls,
-            "weighted": self._next_weighted(block),
+            "weighted": self._advance_weighted_test(block),
             "prequential": self.prequential.advance_each(*taken),
             "deliveries": deliveries,
         }
         return self.model_copy(update=after)
 
-    def _next_weighted(self, block: LabelBlock) -> WeightedTest | None:
+    def _advance_weighted_test(self, block: LabelBlock) -> WeightedTest | None:
         if self.weighted is None and not np.isfinite(block.propensity_L).any():
             return None
         start = WeightedEProcess.start(self.tolerance, self.propensity_floor)
@@ -239,6 +301,12 @@ class AlarmState(Frozen):
         process = self.nulls[null].process
         if not self.rest_confidence:
             return process.log_e
+        if isinstance(process, OrderedEProcess):
+            first_N = np.array(self.rest_first_label)
+            if (first_N < 0).any():
+                return process.log_e
+            rows = self.rest_at_least, reached(first_N, process.levels)
+            return float(process.advance_each(*rows, len(first_N))[1][0])
         rest = (self.rest_p, self.rest_positive) if null == "positive" else (self.rest_confidence, self.rest_correct)
         return float(process.advance_each(*rest, len(rest[0]))[1][0])
 
@@ -262,13 +330,14 @@ class AlarmState(Frozen):
             return None
         nulls = {}
         for null, evidence in self.nulls.items():
-            start = start_of(null, self.tolerance, self.run_length, self.ratio_tolerance)
+            start = self._start_of(null, self.levels)
             nulls[null] = start.model_copy(update={"acknowledged": evidence.acknowledged})
         return type(self)(
             tolerance=self.tolerance,
             ratio_tolerance=self.ratio_tolerance,
             alpha=self.alpha,
             run_length=self.run_length,
+            watches_levels=self.watches_levels,
             propensity_floor=self.propensity_floor,
             nulls=nulls,
             prequential=Prequential.start(),
@@ -301,7 +370,7 @@ class AlarmState(Frozen):
             "rearmings": (*self.rearmings, ended),
             "last_ms": self.last_ms,
         }
-        return self.start(settings).watching("positive" in self.nulls).model_copy(update=change)
+        return self.start(settings).watching("positive" in self.nulls, self.levels).model_copy(update=change)
 
     def with_delivery(self, key: str, delivery: Delivery) -> Self:
         return self.model_copy(update={"deliveries": {**self.deliveries, key: delivery}})

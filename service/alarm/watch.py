@@ -26,7 +26,6 @@ from service.telemetry.metrics import Telemetry
 from trueodds.bundle import ActAlone
 from trueodds.bundle.contents import is_shadow
 from trueodds.metrics import ece
-from trueodds.sums.positive import PositiveClass
 
 POLL_SECONDS = 1.0
 CLAIM_MS = int(1000 * (SEND_SECONDS + 5))
@@ -41,15 +40,24 @@ Key = tuple[str, str]
 """Model and version."""
 
 
-def taking(settings: Settings, positive: PositiveClass | None = None) -> Callable[[Any, LabelBlock], Any]:
-    """Return the step of `Store.update_state` that takes labels. `positive` is the version's positive class."""
+def taking(settings: Settings, version: Version | None = None) -> Callable[[Any, LabelBlock], Any]:
+    """Return the step of `Store.update_state` that takes labels of a version."""
+    positive = None if version is None else version.positive_class
+    levels = None if version is None or version.watched_levels is None else len(version.watched_levels)
 
     def step(tree: Any, block: LabelBlock) -> Any:
         if tree is not None and not len(block):
             return tree
-        return AlarmState.read(tree, settings).take(block, positive).tree()
+        return AlarmState.read(tree, settings).take(block, positive, levels).tree()
 
     return step
+
+
+def needs_levels(settings: Settings, version: Version) -> Callable[[Any], bool] | None:
+    """Return the function of `Store.update_state` that tells whether a state needs the levels of its labels."""
+    if version.watched_levels is None:
+        return None
+    return lambda tree: settings.alarm_levels if tree is None else bool(dict(tree).get("watches_levels"))
 
 
 def restarting(settings: Settings) -> Callable[[Any, int], tuple[Any, int] | None]:
@@ -93,6 +101,8 @@ class Watch:
     """Name of the state in the store."""
     STARTS_RUNS = True
     """Whether its messages also go to webhooks that start a recalibration."""
+    READS_LEVELS = True
+    """Whether its states may be about levels."""
 
     def __init__(self, store: Store, settings: Settings, telemetry: Telemetry) -> None:
         self._store, self._settings, self._telemetry = store, settings, telemetry
@@ -103,7 +113,7 @@ class Watch:
         """Sequence number of the last label in each version's state, as this process last saw it."""
         self._due: dict[Key, int] = {}
         """Times of the next calls of webhooks, in Unix milliseconds."""
-        self._positive: dict[Key, PositiveClass | None] = {}
+        self._versions: dict[Key, Version] = {}
         self._logged: set[str] = set()
         self._sending: dict[Key, asyncio.Task[None]] = {}
 
@@ -145,9 +155,17 @@ class Watch:
 
     async def _take(self, key: Key) -> Callable[[Any, LabelBlock], Any]:
         """Return the step of `Store.update_state` that takes labels of a version."""
-        if key not in self._positive:  # a version never changes
-            self._positive |= {v.key: v.positive_class for v in await self._store.read_versions()}
-        return taking(self._settings, self._positive.get(key))
+        return taking(self._settings, await self._version(key))
+
+    async def _version(self, key: Key) -> Version:
+        if key not in self._versions:  # what the alarm needs of a version never changes
+            self._versions |= {v.key: v for v in await self._store.read_versions()}
+        return self._versions[key]
+
+    async def _advance(self, key: Key, step: Callable[[Any, LabelBlock], Any]) -> Any:
+        """Return the state of a version after all labels, as a tree."""
+        needs = needs_levels(self._settings, await self._version(key)) if self.READS_LEVELS else None
+        return await self._store.update_state(*key, self.NAME, step, needs_levels=needs)
 
     def _read(self, key: Key, tree: Any) -> WatchedState:
         """Read the state of a version from the store's tree."""
@@ -155,7 +173,7 @@ class Watch:
 
     async def _update(self, key: Key, last_label: int, last_taken: int) -> None:
         if last_label > last_taken:
-            tree = await self._store.update_state(*key, self.NAME, await self._take(key))
+            tree = await self._advance(key, await self._take(key))
         elif self._seen.get(key) != last_taken:
             tree = await self._store.read_state(*key, self.NAME)
         elif not self._is_due(key):
@@ -184,7 +202,7 @@ class Watch:
         evidence = state.paging
         if is_shadow(key[0]) or evidence is None:
             return []
-        return [hook for hook in self._webhooks if _is_undelivered(state.deliveries.get(hook.key), evidence)]
+        return [hook for hook in self._webhooks if _awaits_delivery(state.deliveries.get(hook.key), evidence)]
 
     async def _deliver_all(self, key: Key, state: Deliverable) -> None:
         """Call every webhook that is due, and set the time of the next call."""
@@ -230,7 +248,7 @@ class Watch:
             problem = f"{hook} did not accept the message within {CLAIM_MS / 1000:g} s"
         except WebhookError as error:
             problem = str(error)
-        self._telemetry.delivery(str(hook), delivered=not problem)
+        self._telemetry.delivery(str(hook), is_delivered=not problem)
         if problem:
             (log.warning if problem != mine.problem else log.debug)("alarm of %s/%s: %s", *key, problem)
 
@@ -260,15 +278,22 @@ class Watch:
             before = state.deliveries.get(hook.key, Delivery(fired_ms=fired.at_ms))
             return state.with_delivery(hook.key, change(before)).tree()
 
-        return self._read(key, await self._store.update_state(*key, self.NAME, step))
+        return self._read(key, await self._advance(key, step))
 
     async def _news(self, key: Key, state: Deliverable) -> dict[str, Any]:
         assert isinstance(state, AlarmState)
         state = state.model_copy(update={"deliveries": {}})  # every attempt must send the same message
         sums = await self._store.read_sums(*key)
-        known = {v.key: v for v in await self._store.read_versions()}
-        positive = known[key].positive
-        alarm = await asyncio.to_thread(alarm_of, state, self._settings, model=key[0], sums=sums, positive=positive)
+        version = await self._version(key)
+        alarm = await asyncio.to_thread(
+            alarm_of,
+            state,
+            self._settings,
+            model=key[0],
+            sums=sums,
+            positive=version.positive,
+            levels=version.watched_levels,
+        )
         test, fired = alarm.refuted_null, state.paging.fired if state.paging else None
         assert fired is not None and test is not None and test.fired_at is not None
         numbers = {
@@ -278,6 +303,7 @@ class Watch:
             "threshold": test.threshold,
             "tolerance": test.tolerance,
             "ratio_tolerance": test.ratio_tolerance,
+            "level": test.level,
             "ece": ece(sums.labelled),
         }
         return news(*key, test.null, numbers, reading=alarm.reading, address=self._settings.address)
@@ -288,6 +314,7 @@ class PromiseWatch(Watch):
 
     NAME = PROMISE
     STARTS_RUNS = False
+    READS_LEVELS = False
 
     def __init__(self, store: Store, settings: Settings, telemetry: Telemetry) -> None:
         super().__init__(store, settings, telemetry)
@@ -322,8 +349,8 @@ class PromiseWatch(Watch):
     async def _news(self, key: Key, state: Deliverable) -> dict[str, Any]:
         assert isinstance(state, PromiseState) and state.fired is not None
         answers = (await self._store.read_sums(*key)).answers
-        acted = await self._store.count_acted(*key)
-        part = await asyncio.to_thread(acting_alone, state, self._settings, answers=answers, acted=acted)
+        acted = await self._store.count_acting_answers(*key)
+        part = await asyncio.to_thread(acting_alone, state, self._settings, answers=answers, acted_count=acted)
         assert part.alarm.fired_at is not None
         numbers = {
             "fired_at": part.alarm.fired_at.isoformat(),
@@ -345,12 +372,13 @@ def restarts(settings: Settings) -> dict[str, Callable[[Any, int], tuple[Any, in
 async def update_evidence(store: Store, version: Version, settings: Settings) -> None:
     """Take the stored labels into the evidence about a version, and about its promise if it has one."""
     key = version.key
-    await store.update_state(*key, ALARM, taking(settings, version.positive_class))
+    needs = needs_levels(settings, version)
+    await store.update_state(*key, ALARM, taking(settings, version), needs_levels=needs)
     if (promise := version.act_alone) is not None:
         await store.update_state(*key, PROMISE, taking_promise(promise, settings))
 
 
-def _is_undelivered(delivery: Delivery | None, evidence: Paging) -> bool:
+def _awaits_delivery(delivery: Delivery | None, evidence: Paging) -> bool:
     return evidence.acknowledged is None if delivery is None else delivery.delivered_ms is None
 
 

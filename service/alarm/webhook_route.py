@@ -83,7 +83,7 @@ async def report_undecided(request: Request) -> Response:
     body = await json_body.read_json(
         request, settings.max_json_values, lambda tree: signed_body.read(UndecidedBody, tree, expected)
     )
-    runtime.telemetry.count_undecided()
+    runtime.telemetry.count_undecided_recalibration()
     reading = f"A recalibration ended without a decision ({body.who}): {body.why}"
     told = webhooks.undecided_news(body.model, body.version, reading, address=settings.address)
     return await _call(runtime, [hook for hook in settings.alarm_webhook if not hook.starts_run], told)
@@ -96,9 +96,9 @@ async def _call(runtime: Runtime, hooks: Iterable[Webhook], body: dict[str, Any]
         try:
             run = await webhooks.send(hook, body)
         except webhooks.WebhookError as error:
-            runtime.telemetry.delivery(str(hook), delivered=False)
+            runtime.telemetry.delivery(str(hook), is_delivered=False)
             return WebhookTest(webhook=str(hook), taken=False, problem=str(error), flow_run=None)
-        runtime.telemetry.delivery(str(hook), delivered=True)
+        runtime.telemetry.delivery(str(hook), is_delivered=True)
         return WebhookTest(webhook=str(hook), taken=True, problem=None, flow_run=run)
 
     test = AlarmTest(webhooks=await asyncio.gather(*map(attempt, hooks)))

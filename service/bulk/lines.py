@@ -99,7 +99,7 @@ class CsvLines(LineReader[R]):
     Args:
         header: Returns the names of the columns for the cells of a valid header, else None.
         read: Converts a row.
-        expected: Describes a valid header.
+        expectation: Describes a valid header.
     """
 
     ends = (b"\n", b"\r")
@@ -108,9 +108,9 @@ class CsvLines(LineReader[R]):
         self,
         header: Callable[[list[str]], list[str] | None],
         read: Callable[[int, dict[str, str]], R | Refusal],
-        expected: str,
+        expectation: str,
     ) -> None:
-        self._names, self._read_cells, self._expected = header, read, expected
+        self._names, self._read_cells, self._expectation = header, read, expectation
         self._header: list[str] | None = None
         self._separator = ","
         self._row = 0
@@ -124,7 +124,7 @@ class CsvLines(LineReader[R]):
     def rest(self) -> list[Row[R]]:
         rows = self._read([], last=True)
         if self._header is None:
-            raise ServiceError(422, "invalid_header", f"the body is empty; expected {self._expected}")
+            raise ServiceError(422, "invalid_header", f"the body is empty; expected {self._expectation}")
         return rows
 
     def _read(self, lines: list[bytes], *, last: bool) -> list[Row[R]]:
@@ -185,14 +185,14 @@ class CsvLines(LineReader[R]):
         try:
             text = _text(line.removeprefix(b"\xef\xbb\xbf")).rstrip("\r\n")
         except ValueError as error:
-            raise ServiceError(422, "invalid_header", f"{error}; expected {self._expected}") from None
+            raise ServiceError(422, "invalid_header", f"{error}; expected {self._expectation}") from None
         problem = "not CSV: a quote is never closed"
         for mark in table.SEPARATORS:
             with contextlib.suppress(csv.Error):
                 if (names := self._names([*map(table.cell_of, next(table.reader([text], mark)))])) is not None:
                     return names, mark
                 problem = f"the CSV begins with {short(text)}"
-        raise ServiceError(422, "invalid_header", f"{problem}; expected {self._expected}")
+        raise ServiceError(422, "invalid_header", f"{problem}; expected {self._expectation}")
 
 
 def _text(line: bytes) -> str:

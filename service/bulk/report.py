@@ -37,7 +37,7 @@ R = TypeVar("R", bound=_HasId)
 
 
 @dataclass
-class Report:
+class BulkReport:
     """Outcomes of the rows so far."""
 
     lines: IO[bytes] | None
@@ -75,7 +75,7 @@ class Report:
 async def take(
     blocks: AsyncGenerator[list[Row[R]]],
     store: Callable[[list[R]], Awaitable[list[str | Refusal]]],
-    summary: Callable[[Report], BaseModel],
+    summary: Callable[[BulkReport], BaseModel],
     count: Callable[[str, int], None],
     *,
     with_rows: bool,
@@ -95,7 +95,7 @@ async def take(
         ServiceError: A bad header (422), a body or line that is too long (413), or the store failed (503). Rows that
             were stored before stay; sending the whole body again is safe.
     """
-    report = Report(tempfile.SpooledTemporaryFile(IN_MEMORY) if with_rows else None)  # noqa: SIM115  closed when sent
+    report = BulkReport(tempfile.SpooledTemporaryFile(IN_MEMORY) if with_rows else None)  # noqa: SIM115  closed when sent
     try:
         async with aclosing(blocks):
             async for rows in blocks:
@@ -124,7 +124,9 @@ async def _store(rows: list[Row[R]], store: Callable[[list[R]], Awaitable[list[s
     return outcomes
 
 
-def _interrupted_error(error: ServiceError, report: Report, summary: Callable[[Report], BaseModel]) -> ServiceError:
+def _interrupted_error(
+    error: ServiceError, report: BulkReport, summary: Callable[[BulkReport], BaseModel]
+) -> ServiceError:
     """Return the error together with the outcomes of the rows before it."""
     if not report.rows and not isinstance(error, StoreError):
         return error

@@ -11,7 +11,7 @@ from pathlib import Path
 from fastapi import FastAPI
 from uvicorn.supervisors import multiprocess
 
-from service.http.connections import Limits
+from service.http.connections import ConnectionLimits
 from service.http.server import Config, Server
 from service.settings import Settings
 from service.store import open_store
@@ -126,7 +126,7 @@ def worker_app() -> FastAPI:
 def _config(app: FastAPI | str, settings: Settings) -> Config:
     return Config(
         app,
-        limits=Limits.of(settings),
+        limits=ConnectionLimits.of(settings),
         factory=app == APP,
         ws="none",
         workers=settings.workers,

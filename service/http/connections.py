@@ -40,13 +40,13 @@ def most_connections() -> int:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ConnectionLimits:
     """Limits of one connection, of one address and of the server."""
 
     head_seconds: float = HEAD_SECONDS
     write_seconds: float = 30.0
     """Time after which a client that reads nothing of its answer is disconnected."""
-    pipelined: int = 4
+    pipeline_depth: int = 4
     """Requests of one connection that are parsed but not answered yet."""
     connections: int = 1000
     """Open connections of one address."""
@@ -63,7 +63,7 @@ class Limits:
         most = most_connections()
         return cls(
             write_seconds=settings.write_seconds,
-            pipelined=settings.max_pipelined,
+            pipeline_depth=settings.max_pipelined,
             connections=min(settings.max_connections, max(1, most * 3 // 4)),
             proxies=settings.proxies,
             all_connections=most,
@@ -73,12 +73,12 @@ class Limits:
 class Addresses:
     """Counts the open connections per address of the client. For IPv6 it uses the first 64 bits, which one host owns.
 
-    >>> addresses = Addresses(Limits(connections=1))
+    >>> addresses = Addresses(ConnectionLimits(connections=1))
     >>> addresses.enter("::1"), addresses.enter("::2"), addresses.enter("127.0.0.1")
     (0, -1, 0)
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ConnectionLimits) -> None:
         self._limits = limits
         self._open: Counter[str] = Counter()
         self._all = 0
@@ -143,7 +143,7 @@ class Turns:
 class ConnectionsState(ServerState):
     """State of uvicorn's server, with the parts that its connections share."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ConnectionLimits) -> None:
         super().__init__()
         self.addresses, self.turns = Addresses(limits), Turns()
         self.ending = False

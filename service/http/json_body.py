@@ -28,7 +28,7 @@ TEXTS = 8
 """Number of JSON values per allowed text: texts are the slowest to parse, and few are needed."""
 
 T = TypeVar("T")
-Run: TypeAlias = Callable[[Executor | None, int, Callable[[], T]], Awaitable[T]]
+Runner: TypeAlias = Callable[[Executor | None, int, Callable[[], T]], Awaitable[T]]
 _parser = ThreadPoolExecutor(1, "parse-huge")
 
 
@@ -77,20 +77,20 @@ async def _in_thread(executor: Executor | None, size: int, work: Callable[[], T]
     return await asyncio.get_running_loop().run_in_executor(executor, work)
 
 
-async def convert_json(body: bytes, max_values: int, convert: Callable[[Any], T], run: Run[T] = _in_thread) -> T:
+async def convert_json(body: bytes, max_values: int, convert: Callable[[Any], T], runner: Runner[T] = _in_thread) -> T:
     """Convert the JSON value of `body`, in a thread if the body is large. For errors see `parse` and `convert`.
 
     Args:
         body: The body.
         max_values: See `parse`.
         convert: Converts the JSON value.
-        run: Runs the work in a thread: `run(executor, bytes, work)`. The executor None is that of the event loop.
+        runner: Runs the work in a thread: `runner(executor, bytes, work)`. The executor None is that of the event loop.
     """
     if len(body) < LARGE:
         return convert(parse(body, max_values))
     if len(body) < HUGE:
-        return await run(None, len(body), lambda: convert(parse(body, max_values)))
-    return await run(_parser, len(body), lambda: _convert_huge(body, max_values, convert))
+        return await runner(None, len(body), lambda: convert(parse(body, max_values)))
+    return await runner(_parser, len(body), lambda: _convert_huge(body, max_values, convert))
 
 
 def _convert_huge(body: bytes, max_values: int, convert: Callable[[Any], T]) -> T:

@@ -34,7 +34,7 @@ def hash_of(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-class Keys:
+class ApiKeys:
     """Key hashes of each role."""
 
     def __init__(self, settings: Settings) -> None:
@@ -72,8 +72,8 @@ class Keys:
 
 
 def check(request: Request, role: Role) -> None:
-    """Check the key of a request; see `Keys.check`."""
-    keys: Keys = request.app.state.keys
+    """Check the key of a request; see `ApiKeys.check`."""
+    keys: ApiKeys = request.app.state.keys
     if keys.is_open(role):
         return
     scheme, _, sent = request.headers.get("authorization", "").partition(" ")

@@ -20,8 +20,8 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from service.errors import ServiceError
-from service.http.connections import ANSWERED_EXCESS, LOST, ConnectionsState, Limits, too_many
-from service.http.transport import Answer, Flow, ReadWatch, closing_answer, unread
+from service.http.connections import ANSWERED_EXCESS, LOST, ConnectionLimits, ConnectionsState, too_many
+from service.http.transport import AnswerTransport, Flow, ReadWatch, closing_answer, unread
 from service.telemetry.metrics import Lost
 
 HEAD_BYTES = 64 * 1024
@@ -71,7 +71,7 @@ class LimitedHTTP(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._limits: Limits = self.config.limits  # type: ignore[attr-defined]  # our Server has our Config
+        self._limits: ConnectionLimits = self.config.limits  # type: ignore[attr-defined]  # our Server has our Config
         self._lost: Callable[[Lost], None] = self.app_state.get(LOST, lambda reason: None)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -158,7 +158,7 @@ class LimitedHTTP(HttpToolsProtocol):
             self._refuse(error)
             raise error  # stops the parser
         super().on_headers_complete()
-        answer = Answer(self.transport)
+        answer = AnswerTransport(self.transport)
         self.cycle.transport = answer  # type: ignore[assignment]
         self.cycle.on_response = partial(self._finish_answer, answer)
         self._overhead, self._in_head, self._in_body = 0, False, True
@@ -187,7 +187,7 @@ class LimitedHTTP(HttpToolsProtocol):
             self._running = cycle
             super()._start_asgi_task(cycle, app)
 
-    def _finish_answer(self, answer: Answer) -> None:
+    def _finish_answer(self, answer: AnswerTransport) -> None:
         answer.flush()
         self.on_response_complete()
 
@@ -209,7 +209,7 @@ class LimitedHTTP(HttpToolsProtocol):
     def _beginning(self, data: bytes) -> int:
         """Return how many bytes to parse now: at most PIECE, and at most as many heads as requests may wait."""
         end, most = 0, min(len(data), PIECE)
-        for _ in range(self._limits.pipelined):
+        for _ in range(self._limits.pipeline_depth):
             if data.find(b"\r", end) < 0:  # in JSON, 40 times faster than a search for four bytes
                 return most
             found = data.find(HEAD_END, end)

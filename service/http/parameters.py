@@ -38,13 +38,13 @@ def check(request: Request, names: Iterable[str]) -> None:
         seen.add(name)
 
 
-async def _check_declared(request: Request) -> None:
+async def _check_parameters(request: Request) -> None:
     route = request.scope["route"]
     assert isinstance(route, APIRoute)
     check(request, (parameter.alias for parameter in route.dependant.query_params))
 
 
-DECLARED = Depends(_check_declared)
+DECLARED = Depends(_check_parameters)
 """Dependency of a route or router that accepts only the parameters that the route declares."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import uvicorn
 
-from service.http.connections import ConnectionsState, Limits
+from service.http.connections import ConnectionLimits, ConnectionsState
 from service.http.limits import LimitedHTTP
 
 ACCEPTS = 8
@@ -22,10 +22,10 @@ ACCEPT_SECONDS = 1.0
 class Config(uvicorn.Config):
     """uvicorn's configuration with our limits on connections."""
 
-    def __init__(self, app: Any, *, limits: Limits | None = None, **options: Any) -> None:
+    def __init__(self, app: Any, *, limits: ConnectionLimits | None = None, **options: Any) -> None:
         """Take uvicorn's `options` and our limits on connections."""
         super().__init__(app, **{"http": LimitedHTTP, **options})
-        self.limits = limits or Limits()
+        self.limits = limits or ConnectionLimits()
 
 
 class Server(uvicorn.Server):

@@ -84,7 +84,7 @@ _ERRORS = {
 }
 
 
-def read(form: type[B], tree: Any, expected: str) -> B:
+def read(form: type[B], tree: Any, expectation: str) -> B:
     """Validate a body.
 
     Raises:
@@ -96,10 +96,10 @@ def read(form: type[B], tree: Any, expected: str) -> B:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the body"
         problem = first["msg"].removeprefix("Value error, ")
-        raise ServiceError(422, "invalid_body", f"{where}: {problem}; expected {expected}") from None
+        raise ServiceError(422, "invalid_body", f"{where}: {problem}; expected {expectation}") from None
 
 
-async def read_any(request: Request, form: type[B], most_values: int, expected: str) -> B:
+async def read_any(request: Request, form: type[B], most_values: int, expectation: str) -> B:
     """Read a body that needs an admin key: JSON with at most `most_values` values, or a form of the page.
 
     Raises:
@@ -108,14 +108,14 @@ async def read_any(request: Request, form: type[B], most_values: int, expected: 
     _check_origin(request)
     if not is_form(request):
         keys.check(request, "admin")
-        return await json_body.read_json(request, most_values, lambda tree: read(form, tree, expected))
+        return await json_body.read_json(request, most_values, lambda tree: read(form, tree, expectation))
     fields = await _fields(request)
     key = fields.pop("key", None)
     if key is not None and "authorization" not in request.headers:
         request.app.state.keys.check("admin", key)
     else:
         keys.check(request, "admin")
-    return read(form, fields, expected)
+    return read(form, fields, expectation)
 
 
 def is_form(request: Request) -> bool:

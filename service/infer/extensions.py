@@ -15,10 +15,10 @@ from starlette.responses import Response
 from service.errors import ServiceError
 from service.http import error_answers, json_body, keys
 from service.http.json_body import JSON
-from service.infer import schemas
-from service.infer.schemas import CLASSIFIED, IndexEntry, ModelConfig, ModelStatistics, datatypes_of
+from service.infer import infer_schemas
+from service.infer.infer_schemas import CLASSIFIED, IndexEntry, ModelConfig, ModelStatistics, datatypes_of
 from service.infer.tensors import BYTES
-from service.models.schemas import State
+from service.models.model_schemas import State
 from service.runtime import runtime_of
 from service.telemetry.statistics import Statistics
 from trueodds.texts import short
@@ -93,7 +93,7 @@ async def version_statistics(request: Request, model: str, version: str) -> Resp
     summary="List the versions",
     response_model=list[IndexEntry],
     dependencies=[keys.requires("read")],
-    openapi_extra={"requestBody": schemas.INDEX_BODY},
+    openapi_extra={"requestBody": infer_schemas.INDEX_BODY},
     responses=_errors(
         _400="not JSON", _408="the body came too slowly", _413="too many bytes", _422="unknown key", **keys.ERRORS
     ),
@@ -154,5 +154,5 @@ def _data_type(datatype: str) -> str:
 
 async def _statistics(request: Request, versions: list[tuple[str, str]]) -> Response:
     counted = await asyncio.to_thread(runtime_of(request).telemetry.statistics)
-    of_each = [schemas.version_statistics(*key, counted.get(key, Statistics())) for key in versions]
+    of_each = [infer_schemas.version_statistics(*key, counted.get(key, Statistics())) for key in versions]
     return Response(orjson.dumps({"model_stats": of_each}), media_type=JSON)

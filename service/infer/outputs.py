@@ -13,8 +13,16 @@ from starlette.responses import Response
 
 from service.http.encodings import Coding, Packer
 from service.http.json_body import JSON
+from service.infer.infer_schemas import (
+    CLASSIFIED,
+    DATATYPES,
+    DECISION,
+    OUTPUTS,
+    InferResponse,
+    OutputTensor,
+    datatypes_of,
+)
 from service.infer.request_parameters import invalid
-from service.infer.schemas import CLASSIFIED, DATATYPES, DECISION, OUTPUTS, InferResponse, OutputTensor, datatypes_of
 from service.infer.tensors import BYTES, HEADER_LENGTH, Output
 from service.models.acting import Acting
 from service.models.calls import PredictionCall, PredictionResult, acting_rows

@@ -111,8 +111,8 @@ async def void_labels(request: Request) -> Response:
         come = max(now, await runtime.store.latest_label())
     voiding = Voiding(_selection(body, come), now, body.who, body.why)
     restart = restarts(runtime.settings)
-    counts, held = await runtime.store.void_labels(voiding, restart, dry_run=body.dry_run)
-    if not counts and not held and body.since is None:
+    counts, held_labels = await runtime.store.void_labels(voiding, restart, dry_run=body.dry_run)
+    if not counts and not held_labels and body.since is None:
         await _check_import(runtime, body.import_id)
     if not body.dry_run:
         for model, version in counts:
@@ -121,11 +121,11 @@ async def void_labels(request: Request) -> Response:
     answer = LabelsVoided(
         dry_run=body.dry_run,
         labels=sum(voided.labels for voided in counts.values()),
-        held=held,
+        held=held_labels,
         versions=[
             VoidedVersion(model=model, version=version, **vars(voided)) for (model, version), voided in counts.items()
         ],
-        reading=_reading(sum(counts.values(), VoidCounts()), held, dry_run=body.dry_run),
+        reading=_reading(sum(counts.values(), VoidCounts()), held_labels, dry_run=body.dry_run),
     )
     return Response(answer.model_dump_json(), media_type=json_body.JSON)
 
@@ -165,8 +165,8 @@ async def _check_import(runtime: Runtime, import_id: str | None) -> None:
     raise ServiceError(404, "unknown_import", message)
 
 
-def _reading(counts: VoidCounts, held: int, *, dry_run: bool) -> str:
-    if not counts.labels and not held:
+def _reading(counts: VoidCounts, held_labels: int, *, dry_run: bool) -> str:
+    if not counts.labels and not held_labels:
         return "No label is selected, so there is nothing to void."
     parts = {
         "without any other label": counts.removed,
@@ -174,7 +174,7 @@ def _reading(counts: VoidCounts, held: int, *, dry_run: bool) -> str:
         "whose later label stays": counts.kept,
     }
     words = [f"{plural(count, 'answer')} {what}" for what, count in parts.items() if count]
-    if held:
-        words.append(f"{plural(held, 'held label')} without a prediction")
-    labels = plural(counts.labels + held, "label")
+    if held_labels:
+        words.append(f"{plural(held_labels, 'held label')} without a prediction")
+    labels = plural(counts.labels + held_labels, "label")
     return f"{labels} {'to void' if dry_run else 'voided'}: {', '.join(words)}."

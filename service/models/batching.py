@@ -30,7 +30,7 @@ Gone = Callable[[], Awaitable[bool]]
 
 
 @dataclass(frozen=True)
-class Request(Generic[Call, Result]):
+class QueuedRequest(Generic[Call, Result]):
     """Call in the queue, and the future of its caller."""
 
     call: Call
@@ -58,7 +58,7 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
         """Make a batcher. `noun` names an input in messages."""
         self._score, self._finish, self._noun = score, finish, noun
         self._max_batch, self._max_waiting = max_batch, max_waiting
-        self._queue: deque[Request[Call, Result]] = deque()
+        self._queue: deque[QueuedRequest[Call, Result]] = deque()
         self.waiting = 0
         """Number of inputs in the queue."""
         self._changed = threading.Condition()
@@ -123,7 +123,7 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
         with self._changed:
-            self._queue.append(Request(call, future, time.monotonic(), is_gone))
+            self._queue.append(QueuedRequest(call, future, time.monotonic(), is_gone))
             self.waiting += len(call)
             self._offer()
         if is_gone and self._asking is None:
@@ -168,8 +168,8 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
     # For the scorer.
 
     def _parts(
-        self, batch: list[Request[Call, Result]], alone: bool
-    ) -> list[tuple[list[Request[Call, Result]], Scored | BaseException]]:
+        self, batch: list[QueuedRequest[Call, Result]], alone: bool
+    ) -> list[tuple[list[QueuedRequest[Call, Result]], Scored | BaseException]]:
         """Score a batch. If that fails, score each request alone, because only one of them may be at fault."""
         try:
             return [(batch, self._score([r.call for r in batch], alone))]
@@ -180,8 +180,8 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
                 return [(batch, error)]
         return [part for request in batch for part in self._parts([request], alone)]
 
-    def _next(self, most: int) -> list[Request[Call, Result]]:
-        batch: list[Request[Call, Result]] = []
+    def _next(self, most: int) -> list[QueuedRequest[Call, Result]]:
+        batch: list[QueuedRequest[Call, Result]] = []
         size = 0
         while self._queue and (not batch or size + len(self._queue[0].call) <= most):
             request = self._queue.popleft()
@@ -191,12 +191,12 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
                 size += len(request.call)
         return batch
 
-    def _finish_later(self, batch: list[Request[Call, Result]], outcome: Scored | BaseException) -> None:
+    def _finish_later(self, batch: list[QueuedRequest[Call, Result]], outcome: Scored | BaseException) -> None:
         task = asyncio.create_task(self._settle(batch, outcome))
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
 
-    async def _settle(self, batch: list[Request[Call, Result]], outcome: Scored | BaseException) -> None:
+    async def _settle(self, batch: list[QueuedRequest[Call, Result]], outcome: Scored | BaseException) -> None:
         try:
             if isinstance(outcome, BaseException):
                 raise outcome
@@ -217,7 +217,7 @@ class Batcher(ABC, Generic[Call, Scored, Result]):
                     self._offer()
 
 
-def inputs_of(batch: list[Request[Call, Result]]) -> int:
+def inputs_of(batch: list[QueuedRequest[Call, Result]]) -> int:
     return sum(len(request.call) for request in batch)
 
 
@@ -232,7 +232,7 @@ def _fail_one(future: asyncio.Future[Result], error: BaseException) -> None:
         future.set_exception(error)
 
 
-def _fail(batch: list[Request[Call, Result]], error: BaseException) -> None:
+def _fail(batch: list[QueuedRequest[Call, Result]], error: BaseException) -> None:
     for request in batch:
         _fail_one(request.future, error)
 

@@ -56,7 +56,7 @@ class PredictionResult:
     index_N: npt.NDArray[np.intp]
     tags: list[str | None]
     propensities: list[float | None]
-    repeated: dict[int, Version] = field(default_factory=dict)
+    repeats: dict[int, Version] = field(default_factory=dict)
     """Rows whose id was answered before: they hold the stored answers, of these versions."""
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class PredictionResult:
 
     def version_of(self, row: int) -> Version:
         """Return the version that gave a row's answer."""
-        return self.repeated.get(row, self.version)
+        return self.repeats.get(row, self.version)
 
 
 def split(batch: PredictionBatch, version: Version, sizes: list[int]) -> list[PredictionResult]:
@@ -104,7 +104,7 @@ async def repeat(
                 scores.probabilities_NC[0],
                 scores.index_N[0],
             )
-            result.repeated[row] = version
+            result.repeats[row] = version
             result.tags[row], result.propensities[row] = known.tag, known.propensity
     if len({len(row) for row in logits}) > 1:
         message = "these ids were answered by versions with other classes; request them in separate calls"

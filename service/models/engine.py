@@ -126,7 +126,7 @@ class Engine:
         inputs = self.input.join([c.inputs for c in calls])
         now, began = time.time_ns() // 1_000_000, time.perf_counter()
         scores = self._model.score(inputs, alone=alone)
-        self._telemetry.count_scored(time.perf_counter() - began)
+        self._telemetry.count_model_batch(time.perf_counter() - began)
         own = any(c.ids for c in calls)
         ids = [i for c in calls for i in c.ids or new_ids(len(c), now)] if own else new_ids(len(inputs), now)
         tags: list[str | None] = [t for c in calls for t in c.tags or [None] * len(c)]
@@ -155,7 +155,7 @@ class Engine:
             return await self._store_each(batch, calls)
         known = sum(row is not None for row in earlier)
         waiting = sum(batcher.waiting for batcher in self._batchers)
-        self._telemetry.batch(len(batch.ids), stored=len(batch.ids) - known, waiting=waiting)
+        self._telemetry.batch(len(batch.ids), new_predictions=len(batch.ids) - known, waiting=waiting)
         if self.shadows:
             inputs, new = self.input.join([c.inputs for c in calls]), [row is None for row in earlier]
             for shadow in self.shadows:

@@ -20,7 +20,7 @@ import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 
-from service.models.batching import Batcher, Call, Request, Result, Scored, inputs_of
+from service.models.batching import Batcher, Call, QueuedRequest, Result, Scored, inputs_of
 
 FEW = 4
 """Number of inputs below which two batches cost more than their overlap saves."""
@@ -79,7 +79,7 @@ class Lanes(Batcher[Call, Scored, Result]):
                 for part, outcome in parts:
                     self._loop.call_soon_threadsafe(self._finish_later, part, outcome)
 
-    def _take(self) -> tuple[list[Request[Call, Result]], int] | None:
+    def _take(self) -> tuple[list[QueuedRequest[Call, Result]], int] | None:
         """Return a batch of up to `max_batch` inputs, or one larger request, and its lanes; None when closing.
 
         With several lanes, each takes waiting inputs up to an even share of all present ones; a single lane takes up to

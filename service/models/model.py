@@ -24,8 +24,7 @@ import numpy.typing as npt
 import onnxruntime as ort
 
 from service.store.rows import Version
-from trueodds.bundle import Bundle, BundleError, unloadable
-from trueodds.bundle.trial import check as check_bundle
+from trueodds.bundle import Bundle, BundleError, trial
 from trueodds.calibrators import Calibrator
 from trueodds.inputs import InputError, Inputs
 
@@ -158,11 +157,11 @@ class Model:
                 str(bundle.model_path), options, providers=wanted, provider_options=[OPTIONS.get(n, {}) for n in wanted]
             )
         except Exception as error:  # onnxruntime has a dozen exception types without a common base
-            raise BundleError(unloadable.why(bundle.model_path, str(error), ort.__version__)) from None
+            raise BundleError(trial.why_refused(bundle.model_path, str(error), ort.__version__)) from None
         if session.get_providers()[0] != name:  # it falls back to the next one and reports that on stderr only
             raise BundleError(f"onnxruntime cannot start {name}; its libraries or its device are missing")
         infer = functools.partial(_logits, bundle, session)
-        check_bundle(bundle, session.get_inputs(), session.get_outputs(), infer)
+        trial.check(bundle, session.get_inputs(), session.get_outputs(), infer)
         return session
 
     def _inline(self, seconds: float, row: Inputs) -> int:
@@ -179,8 +178,8 @@ class Model:
         """Return the shortest time of each session. They take turns, because other processes may use the cores."""
         seconds = [math.inf] * len(sessions)
         began = time.perf_counter()
-        for trial in range(TRIALS):
-            if trial and time.perf_counter() - began > TRIAL_SECONDS:
+        for turn in range(TRIALS):
+            if turn and time.perf_counter() - began > TRIAL_SECONDS:
                 break
             for k, session in enumerate(sessions):
                 started = time.perf_counter()

@@ -12,8 +12,8 @@ from itertools import chain
 from service.errors import ENDING, ServiceError
 from service.models.engine import Engine, Find
 from service.models.loader import Loader
+from service.models.model_schemas import ROLES, Answering, Models, PublishedModel, PublishedVersion, Role, State
 from service.models.roles import Roles
-from service.models.schemas import ROLES, Answering, Models, PublishedModel, PublishedVersion, Role, State
 from service.settings import Settings
 from service.store import Store
 from service.store.rows import Version
@@ -152,7 +152,7 @@ class Registry:
     def models(self, stored_versions: Iterable[Version]) -> Models:
         """Return the answer of GET /models: all models with versions, roles, and reasons of refusals.
 
-        `stored` has the versions with answers in the store, including those on other servers.
+        `stored_versions` are the versions with answers in the store, including those on other servers.
         """
         observed: dict[str, list[str]] = {}
         for version in stored_versions:

@@ -105,7 +105,7 @@ class Shadow:
             scores = of_logits(self._model.bundle.calibrator, one.logits_NC)
         else:
             scores = self._model.score(one.inputs)
-        self._telemetry.count_scored(time.perf_counter() - began)
+        self._telemetry.count_model_batch(time.perf_counter() - began)
         return PredictionBatch(
             model=self.version.model,
             version=self.version.version,
@@ -123,5 +123,5 @@ class Shadow:
             await self._store.put_version(self.version)
             self._known = True
         await self._store.put_predictions(batch)
-        self._telemetry.batch(len(batch.ids), stored=len(batch.ids))
+        self._telemetry.batch(len(batch.ids), new_predictions=len(batch.ids))
         return [None]

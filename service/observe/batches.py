@@ -35,14 +35,14 @@ from trueodds.sums.ordered import check_level_names
 from trueodds.sums.positive import PositiveClass
 from trueodds.sums.rounding import EXACT, Resolution, logits_of, resolution_of
 from trueodds.sums.steps import on_steps
-from trueodds.texts import listed, short
+from trueodds.texts import quotes, short
 
 LOGITS_CURE = "if these are logits, send them as logits"
 MOST_SPREAD = float(np.finfo(np.float32).max)
 """Largest difference of two logits in a row."""
 
 
-class Batch(NamedTuple):
+class ObservedBatch(NamedTuple):
     """Rows of one version that can be stored, and refusals of the others."""
 
     version: Version
@@ -54,7 +54,7 @@ class Batch(NamedTuple):
     """Forms that were read as probabilities."""
     low_masses: int
     """Number of rows with a low label mass."""
-    decided: Resolution | None
+    new_resolution: Resolution | None
     """Resolution that this call decides for the version."""
 
 
@@ -128,10 +128,10 @@ def other_form(version: Version, defaults: CallDefaults) -> str:
 
 def batch_of(
     version: Version, rows: Sequence[Observation], defaults: CallDefaults, request_id: str, audit_share: float = 0.0
-) -> Batch:
+) -> ObservedBatch:
     """Return the rows that fit a version as a batch. Probabilities are stored as their logarithms."""
     kept, refusals = list[Observation](), list[Refusal]()
-    decided: Resolution | None = None
+    new_resolution: Resolution | None = None
     columns: dict[tuple[str, ...] | None, list[int] | None] = {}
     """Positions of the version's classes among a row's class names, by these names."""
     for row in rows:
@@ -151,8 +151,8 @@ def batch_of(
     if version.has_logits:
         values_NC = _matrix(kept, defaults, columns, len(version.classes))
         if version.resolution is None:
-            decided = _decided(kept, values_NC, defaults)
-        resolution = version.resolution or decided or EXACT
+            new_resolution = _resolution_of(kept, values_NC, defaults)
+        resolution = version.resolution or new_resolution or EXACT
         kept, values_NC = _sound(kept, values_NC, refusals, resolution)
         numbers = _of_values(kept, values_NC)
         if resolution.step is not None:
@@ -180,9 +180,9 @@ def batch_of(
         confidence_sources=[row.confidence_source for row in kept],
         label_masses=[row.label_mass for row in kept],
     )
-    readings = frozenset(row.sent for row in kept if row.sent)
+    readings = frozenset(row.sent_form for row in kept if row.sent_form)
     low = sum(row.label_mass is not None and row.label_mass < LOW_MASS for row in kept)
-    return Batch(version, batch, [row.row for row in kept], refusals, readings, low, decided)
+    return ObservedBatch(version, batch, [row.row for row in kept], refusals, readings, low, new_resolution)
 
 
 class _Numbers(NamedTuple):
@@ -222,7 +222,7 @@ def _as_probabilities(version: Version, row: Observation, defaults: CallDefaults
         values = from_votes(votes, version.classes)
     else:
         return row
-    return replace(row, form="probabilities", values=values, names=version.classes, label_mass=mass, sent=row.form)
+    return replace(row, form="probabilities", values=values, names=version.classes, label_mass=mass, sent_form=row.form)
 
 
 def _columns(version: Version, names: tuple[str, ...] | None) -> list[int] | None:
@@ -241,10 +241,10 @@ def _columns(version: Version, names: tuple[str, ...] | None) -> list[int] | Non
     strange = [name for name, index in zip(names, meant, strict=True) if index is None]
     missing = [name for index, name in enumerate(version.classes) if index not in place]
     twice = [name for name, index in zip(names, meant, strict=True) if meant.count(index) > 1]
-    which = f"and {listed(missing, 3)} is missing" if missing else f"and {listed(twice, 3)} is repeated"
-    which = f"not {listed(strange, 3)}" if strange else which
+    which = f"and {quotes(missing, 3)} is missing" if missing else f"and {quotes(twice, 3)} is repeated"
+    which = f"not {quotes(strange, 3)}" if strange else which
     raise _MisfitError(
-        f"{version.model}/{version.version} has the classes {listed(version.classes, 5)}, {which}; each row needs one"
+        f"{version.model}/{version.version} has the classes {quotes(version.classes, 5)}, {which}; each row needs one"
         " number per class. A model with other classes is another version."
         + (nearest(strange[0][:100], version.classes) if strange else "")
     )
@@ -255,7 +255,7 @@ def _check_count(version: Version, row: Observation) -> None:
         count = len(version.classes)
         raise _MisfitError(
             f"{row.form} has {len(row.values)} numbers, but {version.model}/{version.version} has {count} classes"
-            f" ({listed(version.classes, 5)}); send one per class. A model with other classes is another version"
+            f" ({quotes(version.classes, 5)}); send one per class. A model with other classes is another version"
         )
 
 
@@ -280,10 +280,10 @@ def _matrix(
 
 def _as_sent(rows: list[Observation]) -> npt.NDArray[np.bool_]:
     """Return which rows have probabilities as they were sent, which can be rounded."""
-    return np.array([row.form == "probabilities" and row.sent in (None, "verbalised") for row in rows], bool)
+    return np.array([row.form == "probabilities" and row.sent_form in (None, "verbalised") for row in rows], bool)
 
 
-def _decided(rows: list[Observation], values_NC: Array, defaults: CallDefaults) -> Resolution | None:
+def _resolution_of(rows: list[Observation], values_NC: Array, defaults: CallDefaults) -> Resolution | None:
     """Return the resolution that the call gives, or that its rows show; None if neither."""
     if defaults.resolution is not None:
         return defaults.resolution
@@ -334,7 +334,11 @@ def _sound(
 def _finer(row: Observation, values_C: Array, resolution: Resolution) -> str:
     assert resolution.step is not None
     value = values_C[~on_steps(values_C[None], resolution.step)[0]][0]
-    how = "the call that gave its resolution said so" if resolution.source == "given" else "sums off 1 showed it"
+    how = (
+        "the call that gave its resolution said so"
+        if resolution.source == "given"
+        else "rows that do not sum to 1 showed it"
+    )
     return (
         f"probabilities holds {value:.6g}, not a multiple of {resolution.step:g}; {row.model}/{row.version} has"
         f" probabilities in steps of {resolution.step:g} ({how}), and a version keeps its resolution. Send values of"
@@ -404,7 +408,7 @@ def _with_class_index(
             key = "index" if isinstance(row.predicted, int) else "predicted"
             message = f"{key} is {short(row.predicted)}; {version.model}/{version.version} has the classes"
             by_index = f"send the position of a class, 0..{len(version.classes) - 1}, as index"
-            message = f"{message} {listed(version.classes, 5)}; {by_index}"
+            message = f"{message} {quotes(version.classes, 5)}; {by_index}"
             refusals.append(Refusal(row.row, row.id, "unknown_class", message))
         else:
             kept.append(row)

@@ -11,16 +11,16 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from service.bulk.lines import NDJSON, row_blocks
-from service.bulk.report import Report, take
+from service.bulk.report import BulkReport, take
 from service.errors import Refusal, ServiceError
 from service.http import error_answers, json_body, keys
 from service.http.error_answers import RefusedRowsError
-from service.observe import decision_schemas as schemas
+from service.observe import decision_schemas
 from service.observe.decision_schemas import AnsweredQuestion, DecisionSummary
 from service.observe.decision_storing import DecisionStoring
 from service.observe.decisions import BESIDE, PairDefaults, PairLines, QuestionRow, promises_of, rows_of
 from service.observe.observation_formats import resolution_of
-from service.observe.schemas import RESOLUTION
+from service.observe.observe_schemas import RESOLUTION
 from service.predict.options import MAX_TAG, check_tag
 from service.runtime import Runtime, runtime_of
 from trueodds.inputs.decisions import Shape
@@ -45,7 +45,7 @@ class _Seen:
         self.pairs += 1
         self.shapes.update({row.shape for row in rows if isinstance(row, QuestionRow)})
 
-    def summary(self, report: Report) -> DecisionSummary:
+    def summary(self, report: BulkReport) -> DecisionSummary:
         return DecisionSummary.of(report, self.pairs, dict(self.shapes))
 
 
@@ -54,7 +54,7 @@ class _Seen:
     tags=["odds"],
     summary="Store answers of a decision model",
     dependencies=[keys.requires("predict")],
-    openapi_extra={"requestBody": schemas.BODY},
+    openapi_extra={"requestBody": decision_schemas.BODY},
     responses={
         200: {
             "model": DecisionSummary,
@@ -142,8 +142,8 @@ async def _take_json(request: Request, runtime: Runtime, defaults: PairDefaults)
     storing = DecisionStoring(runtime, defaults, request.state.request_id)
     sound = [row for _, row in rows if isinstance(row, QuestionRow)]
     stored = iter(await storing.store_questions(sound) if sound else [])
-    outcomes = [row if isinstance(row, Refusal) else _numbered(next(stored), row.pair) for _, row in rows]
-    report = Report(None)
+    outcomes = [row if isinstance(row, Refusal) else _with_pair_number(next(stored), row.pair) for _, row in rows]
+    report = BulkReport(None)
     report.add(rows, outcomes)
     codes = Counter(outcome.code if isinstance(outcome, Refusal) else outcome for outcome in outcomes)
     for outcome, count in codes.items():
@@ -159,7 +159,7 @@ async def _take_json(request: Request, runtime: Runtime, defaults: PairDefaults)
     return Response(summary.model_dump_json(), media_type=json_body.JSON)
 
 
-def _numbered(outcome: str | Refusal, pair: int) -> str | Refusal:
+def _with_pair_number(outcome: str | Refusal, pair: int) -> str | Refusal:
     if isinstance(outcome, str):
         return outcome
     return Refusal(pair, outcome.id, outcome.code, outcome.message)

@@ -8,14 +8,14 @@ import orjson
 from pydantic import BaseModel, Field
 
 from service.bulk.lines import NDJSON
-from service.bulk.report import Report
+from service.bulk.report import BulkReport
 from service.http import documentation
 from service.http.documentation import TEXT, body_of, list_of, object_of
 from service.http.error_answers import BadRow, bad_rows
 from service.http.json_body import JSON
 from service.ids import MAX_ID
 from service.observe.decisions import KEYS
-from service.observe.schemas import RESOLUTION
+from service.observe.observe_schemas import RESOLUTION
 from service.predict.options import MAX_TAG
 from trueodds.bundle import Decision
 from trueodds.bundle.act_alone import EXAMPLE
@@ -54,7 +54,7 @@ class DecisionSummary(BaseModel):
     )
 
     @classmethod
-    def of(cls, report: Report, pairs: int, shapes: dict[Shape, int]) -> DecisionSummary:
+    def of(cls, report: BulkReport, pairs: int, shapes: dict[Shape, int]) -> DecisionSummary:
         """Return the summary of a report on rows."""
         counts = {name: report.outcomes[name] for name in ("stored", "already_known", "declined", "failed")}
         return cls(pairs=pairs, questions=report.rows, shapes=shapes, **counts, problems=bad_rows(report.refusals))

@@ -10,7 +10,7 @@ from service.observe.decisions import PairDefaults, QuestionRow
 from service.observe.observation import CallDefaults, Observation
 from service.observe.storing import Key, Storing, outcomes_of
 from service.runtime import Runtime
-from service.store.decision_rows import DecisionRow, Decisions, QuestionVersion
+from service.store.decision_rows import DecisionRow, QuestionDecisions, QuestionVersion
 from trueodds.sums.ordered import are_levels
 from trueodds.texts import short
 
@@ -35,7 +35,7 @@ class DecisionStoring(Storing):
         """Store each row. Return per row stored, already_known, declined, or its refusal."""
         self._positive = {row.of.key: row.positive for row in rows}
         self._has_levels = {row.of.key: row.of.is_ordered for row in rows}
-        earlier = await self._store.read_decided(list(dict.fromkeys(row.id for row in rows)))
+        earlier = await self._store.read_earlier_decisions(list(dict.fromkeys(row.id for row in rows)))
         outcomes = self._first_outcomes(rows, earlier)
         outcomes |= await self._too_many(rows, outcomes)
         waiting = [(n, row) for n, row in enumerate(rows) if n not in outcomes]
@@ -107,10 +107,10 @@ class DecisionStoring(Storing):
         return refusals
 
 
-def _by_version(rows: Iterable[QuestionRow]) -> list[Decisions]:
+def _by_version(rows: Iterable[QuestionRow]) -> list[QuestionDecisions]:
     of: dict[Key, QuestionVersion] = {}
     grouped: dict[Key, list[DecisionRow]] = {}
     for row in rows:
         of[row.of.key] = row.of
         grouped.setdefault(row.of.key, []).append(row.decision)
-    return [Decisions(of[key], some) for key, some in grouped.items()]
+    return [QuestionDecisions(of[key], some) for key, some in grouped.items()]

@@ -113,7 +113,7 @@ def _read(number: int, value: dict[str, Any], defaults: PairDefaults) -> list[Qu
         tag=check_tag(defaults.tag if tag is None else tag, "tag"),
     )
     propensity = check_propensity(value.get("propensity"), "propensity")
-    text = None if pair.input is None else _dumped(pair.input, "the input")
+    text = None if pair.input is None else _dump(pair.input, "the input")
     id_ = _id(value, defaults.key)
     hashed = None if text is None else _hash(defaults.key, text)
     kept = text.decode() if text is not None and defaults.keep_inputs else None
@@ -175,10 +175,10 @@ def _id(value: dict[str, Any], key: bytes) -> str:
     if not own_id_problem(own := value["response"].get("id")):
         return str(own)
     parts = [value["request"], value["response"], value.get("time")]
-    return f"pair-{_hash(key, _dumped(parts, 'the pair'))}"
+    return f"pair-{_hash(key, _dump(parts, 'the pair'))}"
 
 
-def _dumped(value: Any, what: str) -> bytes:
+def _dump(value: Any, what: str) -> bytes:
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError:  # the nesting exceeds what orjson writes, or an integer exceeds 64 bits
@@ -192,15 +192,15 @@ def _hash(key: bytes, text: bytes) -> str:
 class PairLines(LineReader[QuestionRow]):
     """Reader of one pair per line. All rows of a pair have its number."""
 
-    def __init__(self, defaults: PairDefaults, seen: Callable[[list[QuestionRow | Refusal]], None]) -> None:
-        """Make the reader. `seen` receives the rows of each pair."""
-        self._defaults, self._seen = defaults, seen
+    def __init__(self, defaults: PairDefaults, on_rows: Callable[[list[QuestionRow | Refusal]], None]) -> None:
+        """Make the reader. `on_rows` receives the rows of each pair."""
+        self._defaults, self._on_rows = defaults, on_rows
         self._lines = JsonLines[Any](lambda number, value: rows_of(number, value, defaults))
 
     def rows(self, block: bytes) -> list[Row[QuestionRow]]:
         flat = list[Row[QuestionRow]]()
         for number, rows in self._lines.rows(block):
             of_pair = [rows] if isinstance(rows, Refusal) else rows
-            self._seen(of_pair)
+            self._on_rows(of_pair)
             flat += [(number, row) for row in of_pair]
         return flat

@@ -12,7 +12,7 @@ import numpy as np
 from service.errors import ServiceError
 from service.observe.observation import Form
 from trueodds.sums.inputs import BELOW_ZERO, ROW_SUM_TOLERANCE, sums_to_one
-from trueodds.texts import listed, short
+from trueodds.texts import quotes, short
 
 PROBABILITIES = ("probabilities", "probability", "predict_proba", "output_probability", "scores")
 LOGITS = ("logits",)
@@ -25,7 +25,7 @@ CURE = (
 
 
 @dataclass(frozen=True)
-class Answers:
+class ResponseAnswers:
     """Answers in one response: per row the numbers of the classes, in order or by name."""
 
     rows: list[Any]
@@ -34,7 +34,7 @@ class Answers:
     """Version of the model, if the response has it."""
 
 
-def answers_of(tree: Any, output: str | None, form: Form) -> Answers:
+def answers_of(tree: Any, output: str | None, form: Form) -> ResponseAnswers:
     """Find the answers in the body of a response.
 
     Args:
@@ -71,7 +71,7 @@ def ids_of(tree: Any, name: str) -> list[str]:
     return [str(cell) for cell in cells]
 
 
-def _of_tensors(tree: dict[str, Any], output: str | None, form: Form) -> Answers:
+def _of_tensors(tree: dict[str, Any], output: str | None, form: Form) -> ResponseAnswers:
     named = (one for one in tree["outputs"] if isinstance(one, dict) and isinstance(one.get("name"), str))
     tensors = {one["name"]: one for one in named}
     name, form = _choose_output(list(tensors), output, form)
@@ -79,21 +79,21 @@ def _of_tensors(tree: dict[str, Any], output: str | None, form: Form) -> Answers
     tensor = next(iter(tensors.values())) if unnamed else tensors.get(name or "")
     rows = None if tensor is None else _matrix(tensor)
     if rows is None or (unnamed and not all(map(_sums_to_one, rows.tolist()))):
-        raise _none(f"the response has the outputs {listed(list(tensors))}")
+        raise _none(f"the response has the outputs {quotes(list(tensors))}")
     version = tree.get("model_version")
-    return Answers(list(rows), form, version if isinstance(version, str) and version else None)
+    return ResponseAnswers(list(rows), form, version if isinstance(version, str) and version else None)
 
 
-def _of_predictions(predictions: list[Any], output: str | None, form: Form) -> Answers:
+def _of_predictions(predictions: list[Any], output: str | None, form: Form) -> ResponseAnswers:
     names = list(predictions[0]) if predictions and isinstance(predictions[0], dict) else []
     name, form = _choose_output(names, output, form)
     unnamed = name is None and output is None
     rows = [p.get(name) if isinstance(p, dict) and name else p for p in predictions] if name or unnamed else []
     doubtful = unnamed and form == "probabilities"
     if not rows or not all(isinstance(row, list | dict) and (not doubtful or _sums_to_one(row)) for row in rows):
-        what = f"with the keys {listed(names)}" if names else f"such as {short(predictions[:1])}"
+        what = f"with the keys {quotes(names)}" if names else f"such as {short(predictions[:1])}"
         raise _none(f"the response has predictions {what}")
-    return Answers(rows, form, None)
+    return ResponseAnswers(rows, form, None)
 
 
 def _choose_output(names: list[str], output: str | None, form: Form) -> tuple[str | None, Form]:

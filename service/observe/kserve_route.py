@@ -15,14 +15,14 @@ import orjson
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from service.bulk.report import Report
+from service.bulk.report import BulkReport
 from service.errors import Refusal, ServiceError
 from service.http import error_answers, json_body, keys
-from service.observe import observation_formats, schemas
+from service.observe import observation_formats, observe_schemas
 from service.observe.cloud_event import CloudEvent, read_event
-from service.observe.inference_bodies import Answers, answers_of, ids_of
+from service.observe.inference_bodies import ResponseAnswers, answers_of, ids_of
 from service.observe.observation import CallDefaults, Observation, observation_of
-from service.observe.schemas import ObservationSummary
+from service.observe.observe_schemas import ObservationSummary
 from service.observe.storing import Storing
 from service.predict.options import MAX_TAG
 from service.runtime import Runtime, runtime_of
@@ -42,7 +42,7 @@ log = logging.getLogger("trueodds")
     tags=["odds"],
     summary="Store answers logged by KServe",
     dependencies=[keys.requires("predict")],
-    openapi_extra={"requestBody": schemas.EVENT, "parameters": schemas.EVENT_HEADERS},
+    openapi_extra={"requestBody": observe_schemas.EVENT, "parameters": observe_schemas.EVENT_HEADERS},
     responses={
         200: {"model": ObservationSummary},
         **error_answers.document_errors(
@@ -86,7 +86,7 @@ async def take_event(
     `ids`, the row's id comes from the request. Request and response then wait for each other, in either order. A half
     that has waited for 10 minutes is dropped and counted in `trueodds_kserve_events_total`.
     """
-    runtime, report = runtime_of(request), Report(None)
+    runtime, report = runtime_of(request), BulkReport(None)
     defaults = observation_formats.defaults_of(
         model,
         version,
@@ -116,7 +116,7 @@ async def take_event(
     return Response(ObservationSummary.of(report).model_dump_json(), media_type=json_body.JSON)
 
 
-class Pair(NamedTuple):
+class EventPair(NamedTuple):
     """Response, with the ids of its rows if the request has them."""
 
     event: CloudEvent
@@ -129,10 +129,10 @@ class Pair(NamedTuple):
 
 async def _pair_of(
     store: Store, event: CloudEvent, inference: Any, defaults: CallDefaults, ids: str | None
-) -> Pair | None:
+) -> EventPair | None:
     """Return the response to store now. Return None if a half must wait, or if a request is not needed."""
     if ids is None:
-        return Pair(event, inference, event.time, None) if event.kind == "response" else None
+        return EventPair(event, inference, event.time, None) if event.kind == "response" else None
     name = defaults.model or event.service
     own = ids_of(inference, ids) if event.kind == "request" else {"tree": inference, "time": event.time}
     other = await store.put_half(name, event.id, event.kind, orjson.dumps(own))
@@ -141,12 +141,17 @@ async def _pair_of(
     kept = orjson.loads(other)
     if event.kind == "request":
         assert isinstance(own, list)
-        return Pair(event, kept["tree"], kept["time"], own)
-    return Pair(event, inference, event.time, kept)
+        return EventPair(event, kept["tree"], kept["time"], own)
+    return EventPair(event, inference, event.time, kept)
 
 
 async def _store(
-    runtime: Runtime, request: Request, pair: Pair, answers: Answers, defaults: CallDefaults, report: Report
+    runtime: Runtime,
+    request: Request,
+    pair: EventPair,
+    answers: ResponseAnswers,
+    defaults: CallDefaults,
+    report: BulkReport,
 ) -> None:
     """Store the rows of a response, each by itself, and add the outcomes to the report."""
     event, count = pair.event, len(answers.rows)

@@ -114,7 +114,7 @@ class Observation:
     confidence_source: ConfidenceSource | None = None
     label_mass: float | None = None
     """Share of the token probability that fell on the classes, for log-probabilities."""
-    sent: Form | None = None
+    sent_form: Form | None = None
     """Form that was sent, if it was read as another one."""
 
 
@@ -148,10 +148,10 @@ def _read(row: int, value: Mapping[str, Any], defaults: CallDefaults) -> Observa
     if problem := own_id_problem(value["id"]):
         raise RowError(f"id {problem}")
     form, values, names = _answer(value)
-    sent: Form | None = None
+    sent_form: Form | None = None
     source = _source(value, form, defaults)
     if form == "verbalised":
-        form, sent = "confidence" if names is None and len(values) == 1 else "probabilities", form
+        form, sent_form = "confidence" if names is None and len(values) == 1 else "probabilities", form
     time = value.get("time")
     return Observation(
         row=row,
@@ -167,7 +167,7 @@ def _read(row: int, value: Mapping[str, Any], defaults: CallDefaults) -> Observa
         has_time=time is not None,
         propensity=check_propensity(value.get("propensity"), "propensity"),
         confidence_source=source,
-        sent=sent,
+        sent_form=sent_form,
     )
 
 
@@ -213,7 +213,7 @@ def _answer(value: Mapping[str, Any]) -> tuple[Form, Any, tuple[str, ...] | None
     if form in ("logprobs", "votes"):
         return form, _plain(answer), None
     if form == "verbalised":
-        return _verbalised(answer, with_class=len(held) == 2)
+        return _read_verbalised(answer, with_class=len(held) == 2)
     if form == "confidence":
         if type(answer) not in _NUMBERS or not -BELOW_ZERO <= answer <= 1:
             raise RowError(f"confidence is {short(answer)}; allowed is a number in [0, 1]")
@@ -240,7 +240,7 @@ def _plain(answer: Any) -> Any:
     return answer if isinstance(answer, dict | list | str | int | float | bool) else list(map(float, answer))
 
 
-def _verbalised(answer: Any, *, with_class: bool) -> tuple[Form, list[float], tuple[str, ...] | None]:
+def _read_verbalised(answer: Any, *, with_class: bool) -> tuple[Form, list[float], tuple[str, ...] | None]:
     """Return a verbalised number with its class, or a verbalised distribution."""
     names = None
     try:

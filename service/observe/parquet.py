@@ -23,7 +23,7 @@ from service.observe.observation_formats import COLUMNS, TABLE, is_header
 from service.predict.decoding import ByteBudget
 from trueodds.processes.confined import Readers
 from trueodds.processes.pieces import ConfinedError, Piece
-from trueodds.texts import listed
+from trueodds.texts import quotes
 
 PARQUET = "application/vnd.apache.parquet"
 ROWS = 2000
@@ -126,7 +126,7 @@ def _check_columns(names: list[str]) -> None:
     lists, others = [name for name in names if name in LISTS], [name for name in names if name not in LISTS]
     with_lists = len(lists) == 1 and len(set(others)) == len(others) and {"id"} <= set(others) <= set(TABLE)
     if not with_lists and (lists or not is_header(others)):
-        message = f"the Parquet file has the columns {listed(names)}; expected {COLUMNS}"
+        message = f"the Parquet file has the columns {quotes(names)}; expected {COLUMNS}"
         raise ServiceError(422, "invalid_header", f"{message}. Put lists of numbers in probabilities or logits")
 
 

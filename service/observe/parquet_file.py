@@ -28,7 +28,7 @@ CELL_BYTES = 4096
 _TEXTS = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
 
 
-class Texts(NamedTuple):
+class TextColumn(NamedTuple):
     """Column of texts: the distinct ones, and the position of each row's text among them, -1 for none."""
 
     values: list[str | dict[str, str]]
@@ -41,9 +41,9 @@ def read(
 ) -> Iterator[Piece]:
     """Yield the names of the columns, then blocks of at most `rows` rows.
 
-    The head of a block is `{"rows", "cells": {name: JSON values}, "texts": {name: Texts.values}, "numbers": names,
-    "lists": name or none}`. Its arrays are the `Texts.at_N` of each text column, then the numbers. These are either all
-    other columns as N x C, or the concatenated lists and the length of each list, -1 for none.
+    The head of a block is `{"rows", "cells": {name: JSON values}, "texts": {name: TextColumn.values}, "numbers": names,
+    "lists": name or none}`. Its arrays are the `TextColumn.at_N` of each text column, then the numbers. These are
+    either all other columns as N x C, or the concatenated lists and the length of each list, -1 for none.
 
     Args:
         body: The file.
@@ -176,7 +176,7 @@ def _cells(column: pyarrow.Array) -> list[Any]:
     return cells
 
 
-def _texts(column: pyarrow.Array) -> Texts:
+def _texts(column: pyarrow.Array) -> TextColumn:
     """Return the texts of a column. A text that is too long or not UTF-8 becomes a problem of its rows."""
     if types.is_dictionary(column.type):
         used, at_N = np.unique(column.indices.fill_null(-1).to_numpy().astype(np.int32), return_inverse=True)
@@ -189,7 +189,7 @@ def _texts(column: pyarrow.Array) -> Texts:
     long = compute.greater(lengths, CELL_BYTES).fill_null(False)
     kept = compute.if_else(long, None, column.cast(pyarrow.large_binary(), safe=False))
     values = [_text(data, length) for data, length in zip(kept.to_pylist(), lengths.to_pylist(), strict=True)]
-    return Texts(values, at_N.astype(np.int32))
+    return TextColumn(values, at_N.astype(np.int32))
 
 
 def _text(data: bytes | None, length: int | None) -> Any:

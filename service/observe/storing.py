@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from service.errors import Refusal
 from service.http.error_answers import RefusedRowsError
 from service.models.acting import Acting, acting_of
-from service.observe.batches import Batch, batch_of, other_form, version_of
+from service.observe.batches import ObservedBatch, batch_of, other_form, version_of
 from service.observe.observation import CallDefaults, Form, Observation
 from service.runtime import Runtime
 from service.store.rows import ConflictsError, EarlierPrediction, Version
@@ -69,14 +69,14 @@ class Storing:
         """Return the decision on one of the rows that were stored last."""
         return self._acting.get(row.row, {})
 
-    def _note(self, batches: list[Batch]) -> None:
+    def _note(self, batches: list[ObservedBatch]) -> None:
         for batch in batches:
             self.readings |= batch.readings
             self.low_masses += batch.low_masses
             if (resolution := batch.version.resolution) is not None and resolution.words:
                 self.steps.add(resolution.words)
 
-    def _decide(self, batches: list[Batch], earlier: list[list[EarlierPrediction | None]]) -> None:
+    def _decide(self, batches: list[ObservedBatch], earlier: list[list[EarlierPrediction | None]]) -> None:
         self._acting.clear()
         for batch, known in zip(batches, earlier, strict=True):
             if (promise := batch.version.act_alone) is None:
@@ -89,7 +89,7 @@ class Storing:
 
     async def _batches(
         self, rows: list[Observation], *, all_or_none: bool = False
-    ) -> tuple[list[Batch], list[Refusal]]:
+    ) -> tuple[list[ObservedBatch], list[Refusal]]:
         """Return one batch per version, and the rows that fit no version. The store then knows all versions.
 
         If another worker adds the same version meanwhile, its definition counts. So rows are compared with the stored
@@ -98,20 +98,20 @@ class Storing:
         while True:
             known = {v.key: v for v in await self._store.read_versions()}
             new, batches, refusals = await asyncio.to_thread(self._fit_rows, rows, known)
-            decided = [batch for batch in batches if batch.decided is not None]
+            decided = [batch for batch in batches if batch.new_resolution is not None]
             if not (new or decided) or (all_or_none and refusals):
                 return batches, refusals
             for version in new:
                 await self._store.put_version(version)
             for batch in decided:
-                assert batch.decided is not None
-                await self._store.decide_resolution(*batch.version.key, batch.decided)
+                assert batch.new_resolution is not None
+                await self._store.decide_resolution(*batch.version.key, batch.new_resolution)
 
     def _fit_rows(
         self, rows: list[Observation], versions: dict[Key, Version]
-    ) -> tuple[list[Version], list[Batch], list[Refusal]]:
+    ) -> tuple[list[Version], list[ObservedBatch], list[Refusal]]:
         """Return the versions to add, the rows that fit their versions, and the rows that do not."""
-        new, batches, refusals = list[Version](), list[Batch](), list[Refusal]()
+        new, batches, refusals = list[Version](), list[ObservedBatch](), list[Refusal]()
         for key, group in sorted(self._by_version(rows).items()):
             defaults = self._defaults_of(group[0])
             version = versions.get(key) or self._new_version(group[0], key[0], [*versions.values(), *new])
@@ -160,7 +160,7 @@ def _version_taken(row: Observation) -> Refusal:
     return Refusal(row.row, row.id, "version_taken", message)
 
 
-def outcomes_of(batch: Batch, earlier: Sequence[EarlierPrediction | None]) -> list[str | Refusal]:
+def outcomes_of(batch: ObservedBatch, earlier: Sequence[EarlierPrediction | None]) -> list[str | Refusal]:
     """Return stored, already_known or a refusal for each row of a batch."""
     outcomes: list[str | Refusal] = []
     for number, id_, known in zip(batch.numbers, batch.rows.ids, earlier, strict=True):

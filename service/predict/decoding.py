@@ -82,7 +82,7 @@ class AnswerTimer:
             CallerGoneError: The client has disconnected.
         """
         with budget.hold(size):
-            done = asyncio.get_running_loop().run_in_executor(executor, self._run_checked, size, work)
+            done = asyncio.get_running_loop().run_in_executor(executor, self._run_with_checks, size, work)
             try:
                 while not (await asyncio.wait([done], timeout=min(LONG_WAIT, self.left)))[0]:
                     self._check()
@@ -97,7 +97,7 @@ class AnswerTimer:
                 # MB.
                 del done
 
-    def _run_checked(self, size: int, work: Callable[[], T]) -> T:
+    def _run_with_checks(self, size: int, work: Callable[[], T]) -> T:
         try:
             with cancelled_by(self._check):
                 self._check()

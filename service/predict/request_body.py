@@ -102,7 +102,7 @@ async def _json_inputs(
     inputs, tree, lists = await json_body.convert_json(body, max_values, build, answering.run)
     if inputs is None:
         inputs = await answering.run(decoding.threads, len(body), partial(read, tree, limits))
-    return inputs, lists, kind.renamed(tree["instances"])
+    return inputs, lists, kind.other_spellings(tree["instances"])
 
 
 async def _files_of(request: Request, kind: InputKind, limits: Limits) -> list[tuple[str, bytes]]:

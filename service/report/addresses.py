@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from service.http.parameters import moment_of
 from trueodds.reports.schemas import Report
-from trueodds.reports.times import utc
+from trueodds.reports.time_axis import utc
 from trueodds.sums.hours import HOUR_MS, hour_of
 from trueodds.texts import plural
 

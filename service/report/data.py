@@ -43,9 +43,9 @@ class ReportData:
     sums: AnswerSums
     positive: PositiveSums | None
     """Sums of the same answers by p(positive), for a version with a positive class."""
-    ordered: LevelSums | None
+    level_sums: LevelSums | None
     """Sums of the labels by level, for a version with ordered classes; not for `last`, one class or one tag."""
-    rounded: CalibrationSums | None
+    rounding_sums: CalibrationSums | None
     """Sums of the labels that rounding is about; not for `last`, one class or one tag."""
     rows: LabelledRows
     """Labels of the window that arrived last."""
@@ -95,16 +95,16 @@ async def read(runtime: Runtime, recent: RecentLabels, version: Version, query: 
     sums, block = await _sums_and_labels(store, recent, version, query, class_and_tag)
     positive = await _positive(store, version, query, block, class_and_tag)
     known = await store.read_versions()
-    corrected = await _count_corrected(store, version, query, block)
+    corrected = await _count_corrected_labels(store, version, query, block)
     versions = await sums_of_versions(store, known, query, version, sums)
     questions, notices = await _question(store, version)
     all_sums = sums if query.window.is_everything else await store.read_sums(*key)
-    any_corrected = corrected or await store.count_corrected(*key)
+    any_corrected = corrected or await store.count_corrected_labels(*key)
     return ReportData(
         sums=sums,
         positive=positive,
-        ordered=await _ordered(store, version, query),
-        rounded=await _rounded(store, version, query),
+        level_sums=await _read_level_sums(store, version, query),
+        rounding_sums=await _read_rounding_sums(store, version, query),
         rows=rows_of_window(block, version, query),
         corrected_count=corrected,
         versions=versions,
@@ -115,10 +115,10 @@ async def read(runtime: Runtime, recent: RecentLabels, version: Version, query: 
         voidings=await store.read_voidings(*key),
         doubtful=await store.count_doubtful(*key),
         settlements=await store.read_settlements(*key),
-        matured_counts=await store.read_matured(*key),
+        matured_counts=await store.read_maturity_counts(*key),
         alarm=await store.read_state(*key, ALARM),
         promise=await store.read_state(*key, PROMISE) if version.act_alone else None,
-        acted_count=await store.count_acted(*key) if version.act_alone else 0,
+        acted_count=await store.count_acting_answers(*key) if version.act_alone else 0,
         groups=await sums_of_groups(store, version, query) if query.by else None,
         trend=await periods_of(store, version, query, class_and_tag) if query.trend else None,
         class_and_tag=class_and_tag,
@@ -321,7 +321,7 @@ async def _positive(
     return PositiveSums(positive.name, sums)
 
 
-async def _ordered(store: Store, version: Version, query: ReportQuery) -> LevelSums | None:
+async def _read_level_sums(store: Store, version: Version, query: ReportQuery) -> LevelSums | None:
     """Return the sums of the labels by level, or None if there are none for this window."""
     if not version.ordered or query.last is not None or query.group is not None or query.class_and_tag is not None:
         return None
@@ -329,7 +329,7 @@ async def _ordered(store: Store, version: Version, query: ReportQuery) -> LevelS
     return LevelSums(version.classes, OrderedSums.zero(len(version.classes)) if sums is None else sums)
 
 
-async def _rounded(store: Store, version: Version, query: ReportQuery) -> CalibrationSums | None:
+async def _read_rounding_sums(store: Store, version: Version, query: ReportQuery) -> CalibrationSums | None:
     """Return the sums of the labels that rounding is about, or None if there are none for this window."""
     if not version.is_observed or not version.has_logits:
         return None
@@ -338,13 +338,13 @@ async def _rounded(store: Store, version: Version, query: ReportQuery) -> Calibr
     return await store.read_rounded_sums(*version.key, query.since_ms, query.until_ms)
 
 
-async def _count_corrected(store: Store, version: Version, query: ReportQuery, block: LabelBlock) -> int:
+async def _count_corrected_labels(store: Store, version: Version, query: ReportQuery, block: LabelBlock) -> int:
     """Return the number of corrected labels that the report is about."""
     key = version.key
     if query.last is not None:
-        return await store.count_corrected(*key, after=int(block.sequence_L[0]) - 1) if len(block) else 0
+        return await store.count_corrected_labels(*key, after=int(block.sequence_L[0]) - 1) if len(block) else 0
     window, tag = (query.since_ms, query.until_ms), query.stored_tag
-    return await store.count_corrected(*key, *window, class_=query.predicted_class, tag=tag)
+    return await store.count_corrected_labels(*key, *window, class_=query.predicted_class, tag=tag)
 
 
 def _roles(versions: list[Version], runtime: Runtime) -> list[KnownVersion]:

@@ -20,7 +20,7 @@ from service.report.data import read
 from service.report.query import ReportQuery
 from service.report.question_notes import LEAST_MASS
 from service.report.recent import RecentLabels
-from service.report.route import compose
+from service.report.report_route import compose
 from service.runtime import Runtime
 from service.store.decision_rows import Notice, NoticeKind, QuestionCounts
 from service.store.rows import Version

@@ -37,7 +37,9 @@ class RecentLabels:
                 block = await store.read_labels(*key, last=self._most)
             else:
                 block = _join(known, new, self._most)
-                block = _with_corrections(block, await store.read_corrected(*key, after=int(block.sequence_L[0]) - 1))
+                block = _with_corrections(
+                    block, await store.read_corrected_labels(*key, after=int(block.sequence_L[0]) - 1)
+                )
         self._known[key] = voiding, block
         self._known.move_to_end(key)
         while len(self._known) > VERSIONS:

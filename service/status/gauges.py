@@ -38,7 +38,7 @@ class VersionState:
     standing: Standing
     acting: ActingAlone | None = None
     """Results of the promise to act alone; None without a promise."""
-    matured: MaturedCounts | None = None
+    maturity_counts: MaturedCounts | None = None
     """Matured answers; None without a maturity window."""
 
     @property
@@ -47,10 +47,10 @@ class VersionState:
 
 
 def choose_versions(
-    by_activity: Sequence[Version], intended: Iterable[tuple[str, str, str, bool]]
+    by_activity: Sequence[Version], intended_versions: Iterable[tuple[str, str, str, bool]]
 ) -> tuple[list[Version], int]:
     """Return the versions with series of their own, loaded ones first, and the number of versions left out."""
-    keys = {(model, version) for model, version, *_ in intended}
+    keys = {(model, version) for model, version, *_ in intended_versions}
     ordered = sorted(by_activity, key=lambda version: version.key not in keys)
     return ordered[:MOST_VERSIONS], len(ordered[MOST_VERSIONS:])
 
@@ -66,14 +66,17 @@ class Gauges:
     def families(
         self,
         states: Sequence[VersionState],
-        intended: Iterable[tuple[str, str, str, bool]],
+        intended_versions: Iterable[tuple[str, str, str, bool]],
         changes: Iterable[tuple[str, str, bool]],
         held_labels: Mapping[str, HeldLabels],
         left_out: int = 0,
         questions: Sequence[QuestionCounts] = (),
         notices: Sequence[Notice] = (),
     ) -> list[Metric]:
-        """Return all gauges. See `Registry` for `intended` and `changes`, and `choose_versions` for `left_out`."""
+        """Return all gauges.
+
+        See `Registry` for `intended_versions` and `changes`, and `choose_versions` for `left_out`.
+        """
         return [
             self._build,
             self._read_only,
@@ -83,7 +86,7 @@ class Gauges:
             *_evidence(states),
             *_acting(states),
             *_maturing(states),
-            _ready_gauge(intended),
+            _ready_gauge(intended_versions),
             _altered_gauge(changes),
             *_held_gauges(held_labels),
             *_question_gauges(questions, notices),
@@ -141,7 +144,7 @@ def _store_gauges(states: Sequence[VersionState]) -> list[Metric]:
         "Share of the predictions that have a label; with a maturity window, of those whose window has closed; NaN if"
         " there are none"
     )
-    able = [state.sums.answers if state.matured is None else state.matured.answers for state in states]
+    able = [state.sums.answers if state.maturity_counts is None else state.maturity_counts.answers for state in states]
     shares = [state.sums.labelled.n / n if n else float("nan") for state, n in zip(states, able, strict=True)]
     keys = [state.key for state in states]
     return [
@@ -166,7 +169,7 @@ def _evidence(states: Sequence[VersionState]) -> list[Metric]:
     log_e = GaugeMetricFamily(
         "trueodds_calibration_log_evalue",
         "Natural logarithm of the evidence against a null hypothesis; it fires at log(1/alpha), 3.0 by default, 3.7 if"
-        " p(positive) is also watched",
+        " p(positive) or the levels are also watched",
         labels=[*KEY, "null"],
     )
     age = GaugeMetricFamily(
@@ -176,7 +179,8 @@ def _evidence(states: Sequence[VersionState]) -> list[Metric]:
         evidence = state.evidence
         alarm.add_metric(state.key, ALARM_STATES.index(state.standing) if evidence else float("nan"))
         if evidence:
-            evidence = evidence.watching(state.version.positive is not None)
+            levels = state.version.watched_levels
+            evidence = evidence.watching(state.version.positive is not None, None if levels is None else len(levels))
         for null in evidence.watched_nulls if evidence else NULLS:
             log_e.add_metric([*state.key, null], evidence.log_e(null) if evidence else float("nan"))
         if evidence and evidence.last_ms is not None:
@@ -205,8 +209,8 @@ def _acting(states: Sequence[VersionState]) -> list[Metric]:
 
 
 def _maturing(states: Sequence[VersionState]) -> list[Metric]:
-    counted = [(state.key, state.sums.answers, state.matured) for state in states if state.matured]
-    waiting = [(key, float(max(answers - matured.answers, 0))) for key, answers, matured in counted]
+    counted = [(state.key, state.sums.answers, state.maturity_counts) for state in states if state.maturity_counts]
+    waiting = [(key, float(max(answers - maturity_counts.answers, 0))) for key, answers, maturity_counts in counted]
     text = "Predictions whose maturity window is open; no series without a window"
     late = "Labels that arrived, or replaced another label, after the window"
     return [
@@ -232,9 +236,9 @@ def _held_gauges(labels_by_model: Mapping[str, HeldLabels]) -> list[Metric]:
     ]
 
 
-def _ready_gauge(intended: Iterable[tuple[str, str, str, bool]]) -> Metric:
+def _ready_gauge(intended_versions: Iterable[tuple[str, str, str, bool]]) -> Metric:
     text = "1: loaded; 0: should be loaded, but is refused or not loaded yet"
-    values = [([model, version, role], float(is_ready)) for model, version, role, is_ready in intended]
+    values = [([model, version, role], float(is_ready)) for model, version, role, is_ready in intended_versions]
     return _gauge("version_ready", text, [*KEY, "role"], values)
 
 

@@ -90,7 +90,7 @@ async def _open_database(address: str, connections: int, read_only: bool) -> Dat
 async def upgrade_store(
     address: str, restart: Restart, say: Callable[[str], None]
 ) -> dict[tuple[str, str], DoubtfulCounts] | None:
-    """Upgrade a store from the previous release's schema, in one transaction.
+    """Upgrade a store from an earlier schema, in one transaction.
 
     Args:
         address: See `open_store`.

@@ -50,7 +50,7 @@ class DecisionRow:
 
 
 @dataclass(frozen=True)
-class Decisions:
+class QuestionDecisions:
     """Rows of one question version in one call, in the order of the call."""
 
     of: QuestionVersion

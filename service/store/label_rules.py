@@ -31,7 +31,7 @@ class RefusedLabelsError(Exception):
 Outcome = Literal["stored", "already_known", "corrected", "held"]
 
 
-class Candidate(NamedTuple):
+class LabelCandidate(NamedTuple):
     """Prediction that a label may belong to, with its current label."""
 
     id: str
@@ -53,22 +53,22 @@ class Candidate(NamedTuple):
 
 
 @dataclass
-class Change:
+class LabelChange:
     """Change of one prediction's label. For a new label, `first` is the one that arrived first."""
 
-    candidate: Candidate
+    candidate: LabelCandidate
     first: int
     now: int
 
 
 @dataclass
-class Plan:
+class LabelPlan:
     """Changes to write, and the outcome of each row."""
 
     outcomes: list[Outcome | Refusal] = field(default_factory=list)
-    changes: dict[tuple[int, str], Change] = field(default_factory=dict)
+    changes: dict[tuple[int, str], LabelChange] = field(default_factory=dict)
     """Changes by version key and id, in the order of their first row."""
-    held: dict[tuple[str, str], str | int] = field(default_factory=dict)
+    held_labels: dict[tuple[str, str], str | int] = field(default_factory=dict)
     """Labels to hold, by model and id."""
 
     @property
@@ -80,14 +80,14 @@ class Plan:
         return LabelCounts(**{name: self.outcomes.count(name) for name in get_args(Outcome)})
 
 
-class Rules:
+class LabelRules:
     """Decides about labels, row by row, inside the transaction that writes the result."""
 
     def __init__(
         self,
-        candidates: Mapping[str, list[Candidate]],
+        candidates: Mapping[str, list[LabelCandidate]],
         versions: Mapping[int, Version],
-        held: Mapping[tuple[str, str], str | int],
+        held_labels: Mapping[tuple[str, str], str | int],
         *,
         each: bool,
     ) -> None:
@@ -96,14 +96,14 @@ class Rules:
         Args:
             candidates: Predictions by id.
             versions: All versions by key, in the order in which they were first served.
-            held: Labels that wait for a prediction, by model and id.
+            held_labels: Labels that wait for a prediction, by model and id.
             each: Whether every row counts as a call of its own. Otherwise the rows are one call, in which an id has one
                 label.
         """
-        self._candidates, self._versions, self._held, self._each = candidates, versions, held, each
-        self._plan, self._unknown_names = Plan(), 0
+        self._candidates, self._versions, self._held_labels, self._each = candidates, versions, held_labels, each
+        self._plan, self._unknown_names = LabelPlan(), 0
 
-    def plan(self, labels: list[Label]) -> Plan:
+    def plan(self, labels: list[Label]) -> LabelPlan:
         """Decide about every row. Unless `each` is set, the caller must not write a plan with a refusal.
 
         Refused are unknown ids, models and classes, an id of several models, and conflicting labels. A label conflicts
@@ -134,7 +134,7 @@ class Rules:
             self._follow(label.id, answer, same_id)
         return outcome
 
-    def _follow(self, id_: str, answer: Candidate, same_id: Iterable[Candidate]) -> None:
+    def _follow(self, id_: str, answer: LabelCandidate, same_id: Iterable[LabelCandidate]) -> None:
         """Give the same label to the shadows' answers to the same input."""
         change, version = self._plan.changes[answer.version, id_], self._versions[answer.version]
         shadows = shadows_of(version.model)
@@ -142,31 +142,33 @@ class Rules:
             other = self._versions[candidate.version]
             if other.model in shadows and other.classes == version.classes:
                 place = candidate.version, id_
-                self._plan.changes.setdefault(place, Change(candidate, change.first, change.now)).now = change.now
+                self._plan.changes.setdefault(place, LabelChange(candidate, change.first, change.now)).now = change.now
 
-    def _model(self, candidate: Candidate) -> str:
+    def _model(self, candidate: LabelCandidate) -> str:
         return self._versions[candidate.version].model
 
-    def _settle(self, row: int, label: Label, candidate: Candidate, index: int) -> Outcome | Refusal:
+    def _settle(self, row: int, label: Label, candidate: LabelCandidate, index: int) -> Outcome | Refusal:
         change = self._plan.changes.get((candidate.version, label.id))
         known = candidate.label if change is None else change.now
         if change is not None and change.now != index and not self._each:
             return self._conflict(row, label, candidate, index, change.now, "earlier in this call")
         if known == index:
             if change is None:  # remember it: later rows of this call must agree
-                self._plan.changes[candidate.version, label.id] = Change(candidate, index, index)
+                self._plan.changes[candidate.version, label.id] = LabelChange(candidate, index, index)
             return "already_known"
         if known is not None and not label.correct and not (candidate.assumed and change is None):
             return self._conflict(row, label, candidate, index, known, "already")
         if change is None:
-            self._plan.changes[candidate.version, label.id] = Change(candidate, index, index)
+            self._plan.changes[candidate.version, label.id] = LabelChange(candidate, index, index)
         else:
             change.now = index
         return "stored" if known is None else "corrected"
 
-    def _conflict(self, row: int, label: Label, candidate: Candidate, index: int, stored: int, where: str) -> Refusal:
+    def _conflict(
+        self, row: int, label: Label, candidate: LabelCandidate, index: int, current: int, where: str
+    ) -> Refusal:
         classes = self._versions[candidate.version].classes
-        message = f"{label.id} has the label {classes[stored]!r} {where}, but {classes[index]!r} was sent"
+        message = f"{label.id} has the label {classes[current]!r} {where}, but {classes[index]!r} was sent"
         return Refusal(row, label.id, "conflicting_label", f"{message}; {_CURES[where]}")
 
     def _names(self, key: int) -> Names:
@@ -195,17 +197,17 @@ class Rules:
         if not fitting:
             return self._unknown_class(row, label, self._versions[served[-1]].classes)
         place, newest = (label.model, label.id), fitting[0]
-        if place in self._plan.held:
-            known, where, replaces = self._plan.held[place], "earlier in this call", self._each and label.correct
-        elif place in self._held:
-            known, where, replaces = self._held[place], "already", label.correct
+        if place in self._plan.held_labels:
+            known, where, replaces = self._plan.held_labels[place], "earlier in this call", self._each and label.correct
+        elif place in self._held_labels:
+            known, where, replaces = self._held_labels[place], "already", label.correct
         else:
-            self._plan.held[place] = label.label
+            self._plan.held_labels[place] = label.label
             return "held"
         if newest.index(known) == newest.index(label.label):
             return "already_known"
         if replaces:
-            self._plan.held[place] = label.label
+            self._plan.held_labels[place] = label.label
             return "corrected"
         message = f"{label.id} waits with the label {known!r} {where}, but {label.label!r} was sent"
         return Refusal(row, label.id, "conflicting_label", f"{message}; {_CURES[where]}")

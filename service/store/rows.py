@@ -25,6 +25,8 @@ Integers = npt.NDArray[np.int64]
 By = Literal["class", "tag"]
 Unit = Literal["minute", "hour", "day", "month"]
 
+UNKNOWN = -1
+"""Value of an unknown first label."""
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -104,6 +106,11 @@ class Version:
     def key(self) -> tuple[str, str]:
         """Model and version, the key of most reads of the store."""
         return self.model, self.version
+
+    @property
+    def watched_levels(self) -> tuple[str, ...] | None:
+        """Levels that the alarm can watch; None without an order, and where it watches the same as p(positive)."""
+        return self.classes if self.ordered and self.has_logits and self.positive is None else None
 
     @property
     def positive_class(self) -> PositiveClass | None:
@@ -227,8 +234,8 @@ class StoredPrediction:
 class LabelBlock:
     """L labels of one version in the order of their arrival.
 
-    The values follow the current label, except `first_correct_L`. Only a sequential test uses that one, because
-    evidence that was once reported must not change.
+    The values follow the current label, except `first_correct_L` and `first_label_L`. Only a sequential test uses
+    these, because evidence that was once reported must not change.
     """
 
     sequence_L: Integers
@@ -250,6 +257,10 @@ class LabelBlock:
     propensity_L: Array
     """Propensity; NaN if the caller gave none."""
     tags: list[str | None]
+    first_label_L: Integers
+    """First label; UNKNOWN for some that an earlier release has stored."""
+    at_least_LK: Array
+    """Probabilities of "at least level k", for k = 1 .. K - 1. The shape is L x 0 unless a state has asked for them."""
 
     def __len__(self) -> int:
         return len(self.sequence_L)

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from service.errors import Refusal
 from service.store.databases.database import Database
-from service.store.decision_rows import Decisions, Notice, QuestionCounts
-from service.store.label_rules import Outcome, Plan, RefusedLabelsError
+from service.store.decision_rows import Notice, QuestionCounts, QuestionDecisions
+from service.store.label_rules import LabelPlan, Outcome, RefusedLabelsError
 from service.store.rows import (
     By,
     DeletionCounts,
@@ -109,7 +109,7 @@ class Store:
     Times are Unix milliseconds. Sums are kept per hour of the PREDICTION, in UTC; `since` and `until` are extended to
     whole hours. Labels are logged in the order of their arrival, with sequence numbers per version. A later correction
     changes the sums and the values that `read_labels` returns. It adds no entry to the log and leaves `first_correct_L`
-    unchanged.
+    and `first_label_L` unchanged.
 
     Every `put_` method returns after its rows and their contribution to the sums are durable, in one transaction. All
     methods raise StoreError if the store fails, and RowsError if only this call fails. Then nothing was stored, with
@@ -177,7 +177,7 @@ class Store:
         return outcomes
 
     async def put_decisions(
-        self, batches: list[PredictionBatch], rows: list[Decisions], alpha: float
+        self, batches: list[PredictionBatch], rows: list[QuestionDecisions], alpha: float
     ) -> list[list[EarlierPrediction | None]]:
         """Store answers of decision models, each row by itself, and count their questions; see `put_observations`.
 
@@ -197,9 +197,9 @@ class Store:
         """Read all versions of all questions with their counts, in the order in which they were added."""
         return await self.database.read(decisions.questions)
 
-    async def read_decided(self, ids: list[str]) -> dict[tuple[str, str], bool]:
+    async def read_earlier_decisions(self, ids: list[str]) -> dict[tuple[str, str], bool]:
         """Read, by model and id, whether an earlier row of one of these ids was declined."""
-        return await self.database.read(partial(decisions.known, ids))
+        return await self.database.read(partial(decisions.earlier_decisions, ids))
 
     async def read_input(self, model: str, id_: str) -> str | None:
         """Read the input of an answer as JSON; None if the service has not kept it."""
@@ -251,7 +251,7 @@ class Store:
         """Store each acceptable label, as if each were a call of its own, in one transaction."""
         return (await self._put_labels(labels, import_id, each=True)).outcomes
 
-    async def _put_labels(self, rows: list[Label], import_id: str | None, *, each: bool) -> Plan:
+    async def _put_labels(self, rows: list[Label], import_id: str | None, *, each: bool) -> LabelPlan:
         arrival, large = labels.Arrival(self._clock(), import_id), len(rows) > SMALL
         if any(version.maturity for version in self._known.versions.values()):
             await self.mature(arrival.at_ms)  # a label after the window is late, whichever process closes the window
@@ -267,6 +267,7 @@ class Store:
         update: Callable[[Any, LabelBlock], Any],
         *,
         limit: int = STATE_LABELS,
+        needs_levels: Callable[[Any], bool] | None = None,
     ) -> Any:
         """Bring a state up to date with the label log, and return it. Each label is used exactly once.
 
@@ -275,13 +276,16 @@ class Store:
         transaction and one caller at a time. If there are no new labels, it is called once with an empty block.
 
         `update` must have no side effects, because a transaction may be repeated. If its result must not depend on the
-        time of the call, it may use `first_correct_L` but not `correct_L`.
+        time of the call, it may use `first_correct_L` and `first_label_L` but not `correct_L` and `label_L`.
+
+        The labels have `at_least_LK` if `needs_levels(state)` is true. Then the classes must be ordered.
         """
         key = await self._key(model, version)
         if key is None:
             raise StoreError(f"the store does not have {model}/{version}, so there are no labels for a state")
         while True:
-            state, count = await self.database.write(partial(states.update, key, name, update, limit), large=True)
+            work = partial(states.update, key, name, update, limit, self._known, needs_levels)
+            state, count = await self.database.write(work, large=True)
             if count < limit:
                 return state
 
@@ -304,9 +308,9 @@ class Store:
         """
         counts: dict[tuple[str, str], VoidCounts] = {}
 
-        def count(version: Version, voided: VoidCounts) -> None:
+        def count(version: Version, void_counts: VoidCounts) -> None:
             place = version.key
-            counts[place] = counts.get(place, VoidCounts()) + voided
+            counts[place] = counts.get(place, VoidCounts()) + void_counts
 
         transact = self.database.read if dry_run else partial(self.database.write, large=True)
         held = await transact(partial(voiding.void_held, what, dry_run=dry_run))
@@ -471,7 +475,9 @@ class Store:
 
         return await self._ask(model, version, question, None)
 
-    async def count_acted(self, model: str, version: str, since: int | None = None, until: int | None = None) -> int:
+    async def count_acting_answers(
+        self, model: str, version: str, since: int | None = None, until: int | None = None
+    ) -> int:
         """Count the answers of a version that acted alone; 0 for a version without a promise."""
         return (await self._read_total(model, version, deltas.ACTED, since, until)).answers
 
@@ -628,12 +634,12 @@ class Store:
         most = min(limit, MAX_LAST)
         return await self._ask(model, version, lambda key: reading.labels(key, after, most), reading.NO_LABELS)
 
-    async def read_corrected(self, model: str, version: str, *, after: int = 0) -> LabelBlock:
+    async def read_corrected_labels(self, model: str, version: str, *, after: int = 0) -> LabelBlock:
         """Read the corrected labels after a sequence number, with their current values; at most 100,000."""
-        corrected = partial(reading.labels, after=after, limit=MAX_LAST, corrected=True)
+        corrected = partial(reading.labels, after=after, limit=MAX_LAST, corrected_only=True)
         return await self._ask(model, version, corrected, reading.NO_LABELS)
 
-    async def count_corrected(
+    async def count_corrected_labels(
         self,
         model: str,
         version: str,
@@ -652,7 +658,7 @@ class Store:
 
         def question(key: int) -> Work[int]:
             index = None if class_ is None else self._version(key).classes.index(class_)
-            return reading.count_corrected(key, index, tag, hours, after)
+            return reading.count_corrected_labels(key, index, tag, hours, after)
 
         return await self._ask(model, version, question, 0)
 
@@ -685,7 +691,7 @@ class Store:
         of, beside = self._version(key), None if shadow_key is None else (shadow_key, self._version(shadow_key))
         limit = max(block_bytes // (4 * len(of.classes)), 1)
         while True:
-            work = partial(reading.read_labelled, key, of, since or 0, after, limit, beside)
+            work = partial(reading.read_labelled_logits, key, of, since or 0, after, limit, beside)
             after, block = await self.database.read(work)
             if not after:
                 return
@@ -715,7 +721,7 @@ class Store:
         """Count the answers of a version with a doubtful label. No sum and no log has them until they are settled."""
         return await self._ask(model, version, doubtful.waiting, 0)
 
-    async def read_matured(self, model: str, version: str) -> MaturedCounts | None:
+    async def read_maturity_counts(self, model: str, version: str) -> MaturedCounts | None:
         """Count the matured answers of a version with a maturity window; None without a window."""
         key = await self._key(model, version)
         if key is None or self._version(key).maturity is None:

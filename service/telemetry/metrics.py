@@ -128,18 +128,18 @@ class Telemetry:
         for outcome in ("delivered", "failed"):
             self._deliveries.labels(name, outcome)
 
-    def delivery(self, webhook: str, *, delivered: bool) -> None:
-        self._deliveries.labels(webhook, "delivered" if delivered else "failed").inc()
-        if delivered:
+    def delivery(self, webhook: str, *, is_delivered: bool) -> None:
+        self._deliveries.labels(webhook, "delivered" if is_delivered else "failed").inc()
+        if is_delivered:
             self._delivered.labels(webhook).set_to_current_time()
 
-    def count_undecided(self) -> None:
+    def count_undecided_recalibration(self) -> None:
         """Count a recalibration that ended without a decision."""
         self._undecided.inc()
 
     def text(self, gauges: list[Metric]) -> bytes:
         """Return the exposition format: counters, resources of the processes, and `gauges`."""
-        counted, processes = self._collected(), list(ProcessCollector(registry=None).collect())
+        counted, processes = self._merge_counters(), list(ProcessCollector(registry=None).collect())
         if folder := os.environ.get(SHARED_FOLDER):
             processes = _of_all_processes(Path(folder))
         current = CollectorRegistry()
@@ -148,9 +148,9 @@ class Telemetry:
 
     def statistics(self) -> dict[tuple[str, str], Statistics]:
         """Return the counts of all workers, by version."""
-        return by_version(self._collected().collect())
+        return by_version(self._merge_counters().collect())
 
-    def _collected(self) -> CollectorRegistry:
+    def _merge_counters(self) -> CollectorRegistry:
         """Return the counters of this process, or of all workers."""
         if not (folder := os.environ.get(SHARED_FOLDER)):
             return self._registry
@@ -178,14 +178,14 @@ class VersionTelemetry:
         self._batches, self._predictions, self._waiting, self._left_out = batches, predictions, waiting, left_out
         self._model_seconds, self._last = model_seconds, last
 
-    def count_scored(self, seconds: float) -> None:
+    def count_model_batch(self, seconds: float) -> None:
         """Count a batch that the model has scored."""
         self._model_seconds.observe(seconds)
 
-    def batch(self, size: int, *, stored: int, waiting: int = 0) -> None:
+    def batch(self, size: int, *, new_predictions: int, waiting: int = 0) -> None:
         self._batches.observe(size)
         self._last.set_to_current_time()
-        self._predictions.inc(stored)
+        self._predictions.inc(new_predictions)
         self._waiting.set(waiting)
 
     def shadow_left_out(self, count: int) -> None:

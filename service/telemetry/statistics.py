@@ -17,23 +17,23 @@ class Statistics:
     batches: int = 0
     last_time: float = 0.0
     """Unix time of the last batch; 0 if there was none."""
-    scored: int = 0
+    model_batches: int = 0
     """Batches that the model has scored, stored or not."""
     model_seconds: float = 0.0
-    answered: int = 0
-    answered_seconds: float = 0.0
-    failed: int = 0
-    failed_seconds: float = 0.0
+    answers: int = 0
+    answer_seconds: float = 0.0
+    failures: int = 0
+    failure_seconds: float = 0.0
 
 
 _FIELDS = {
     "trueodds_batch_images_sum": "rows",
     "trueodds_batch_images_count": "batches",
     "trueodds_last_batch_timestamp_seconds": "last_time",
-    "trueodds_model_seconds_count": "scored",
+    "trueodds_model_seconds_count": "model_batches",
     "trueodds_model_seconds_sum": "model_seconds",
-    "trueodds_request_seconds_sum": "answered_seconds",
-    "trueodds_failed_request_seconds_total": "failed_seconds",
+    "trueodds_request_seconds_sum": "answer_seconds",
+    "trueodds_failed_request_seconds_total": "failure_seconds",
 }
 
 
@@ -43,11 +43,11 @@ def by_version(families: Iterable[Metric]) -> dict[tuple[str, str], Statistics]:
     for sample in (sample for family in families for sample in family.samples):
         labels, field = sample.labels, _FIELDS.get(sample.name)
         if sample.name == "trueodds_requests_total":
-            field = "answered" if int(labels["status"]) < 400 else "failed"
+            field = "answers" if int(labels["status"]) < 400 else "failures"
         if field and labels.get("model"):
             of_version = found[labels["model"], labels["version"]]
             kind = type(getattr(of_version, field))
             setattr(of_version, field, getattr(of_version, field) + kind(sample.value))
     for of_version in found.values():  # all requests are timed together, and failed ones also separately
-        of_version.answered_seconds = max(0.0, of_version.answered_seconds - of_version.failed_seconds)
+        of_version.answer_seconds = max(0.0, of_version.answer_seconds - of_version.failure_seconds)
     return dict(found)

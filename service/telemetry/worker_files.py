@@ -22,14 +22,14 @@ WORKER = "worker-"
 @contextlib.contextmanager
 def shared_folder() -> Iterator[Path]:
     """Make a folder and remove it after the block. First remove this user's folders that no process holds."""
-    remove_abandoned()
+    remove_abandoned_folders()
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         with contextlib.suppress(FileNotFoundError):
             lock = hold(folder)
             if folder.exists():
                 break
-            os.close(lock)  # another process's `remove_abandoned` was faster than the lock
+            os.close(lock)  # another process's `remove_abandoned_folders` was faster than the lock
     try:
         yield folder
     finally:
@@ -66,7 +66,7 @@ def _parent(process: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-def remove_abandoned() -> None:
+def remove_abandoned_folders() -> None:
     """Remove the folders of this user that no process holds."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):  # in use, another user's, or removed meanwhile

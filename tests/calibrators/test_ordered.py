@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from pipeline.recalibrate.calibrator_choice import choose
 from tests.calibrators.test_calibrators import drawn
 from trueodds import calibrators
-from trueodds.calibrators.ordered import CumulativeLogits, OrderedTemperature, cumulative_logits
+from trueodds.calibrators.ordered_temperature import CumulativeLogits, OrderedTemperature, cumulative_logits
 
 
 def twin(row: list[float], temperature: float, slope: float, shifts: list[float]) -> list[float]:

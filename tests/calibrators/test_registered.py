@@ -72,7 +72,7 @@ def test_it_is_fitted_by_its_name_and_restored_from_json(blend: Path) -> None:
 
 def test_it_is_a_candidate_of_select_by_default_as_it_asks_to_be(blend: Path) -> None:
     assert default_candidates(3, 100)[-1] == default_candidates(2, 100)[-1] == "blend"
-    assert default_words().endswith("; from other distributions blend")
+    assert default_words().endswith(". From other distributions: blend")
     chosen = calibrators.select(LOGITS_NC, LABELS_N)
     assert {line.name for line in chosen.table} == set(default_candidates(3, 600)) and chosen.table[-1].nll is not None
     (blend / "odds_blend" / "blend.py").write_text(BLEND.replace("joins_select: ClassVar[bool] = True", ""))

@@ -92,9 +92,17 @@ class Stack:
         )
         if check and done.returncode:
             pytest.fail(
-                f"{' '.join(command)} exited with {done.returncode}\n{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
+                f"{' '.join(command)} exited with {done.returncode}\n{done.stdout[-6000:]}\n{done.stderr[-6000:]}\n"
+                f"{self._last_words()}"
             )
         return done
+
+    def _last_words(self) -> str:
+        """Return the last lines that each ended container of the project printed."""
+        ended = ("ps", "-aq", "--filter", f"label=com.docker.compose.project={PROJECT}", "--filter", "status=exited")
+        ids = self.docker(*ended, check=False).stdout.split()
+        logs = [self.docker("logs", "--tail", "40", one, check=False) for one in ids]
+        return "\n".join(f"{log.stdout}{log.stderr}" for log in logs)[-6000:]
 
     def containers(self) -> dict[str, dict[str, Any]]:
         """What the engine says of each container that runs, by its service and number: worker-1."""

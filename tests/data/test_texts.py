@@ -13,7 +13,7 @@ from pipeline.data.raw import DataError, TextRows, Tree, TreeRows
 from pipeline.data.texts import encoding, glove, newsgroups, own, sst
 from pipeline.data.texts.newsgroups import without
 from trueodds.inputs import TextInput
-from trueodds.inputs.text.labelled import LARGEST
+from trueodds.inputs.text.labelled_texts import LARGEST
 
 POST = "From: a@b.c\nSubject: x\n\nIn article <1> b wrote:\n> said so\nI do not agree.\n\nYours\n-- \nA. Nonymous\n"
 

@@ -60,7 +60,7 @@ def test_the_container_serves_what_the_initialiser_mounts_by_the_protocol_that_t
     (container,) = runtime["containers"]
     assert container["args"] == ["trueodds", "serve", "--bundle=/mnt/models"]
     assert runtime["protocolVersions"] == ["v2"]
-    from service.infer.route import router
+    from service.infer.infer_route import router
 
     paths = {route.path for route in router.routes if hasattr(route, "path")}
     assert {

@@ -201,7 +201,10 @@ def test_the_server_reports_nothing_to_its_vendor(prefect: Prefect) -> None:
 def test_registering_again_changes_nothing(prefect: Prefect) -> None:
     before = prefect.post("automations/filter", {}), prefect.get("work_pools/gpu")["id"]
     assert {one["name"] for one in before[0]} >= {server.silent_runs()["name"], server.pending_runs()["name"]}
+    record = prefect.home / server.STATE / server.REGISTERED
+    written = record.stat().st_mtime_ns
     prefect.command("pipeline.flows", "register")
+    assert record.stat().st_mtime_ns == written, "a container registers from a checkout that it may not write to"
     assert (prefect.post("automations/filter", {}), prefect.get("work_pools/gpu")["id"]) == before
     again = prefect.command("pipeline.flows", "up").stdout
     assert "already running" in again and "registered: nothing has changed" in again

@@ -13,8 +13,8 @@ from onnx import helper, numpy_helper
 from tests.importing.models import Linear, float_tensor, graph_of, images, vectors
 from trueodds.importing.import_options import ImportOptions, Preprocessing
 from trueodds.importing.importer import convert
-from trueodds.importing.inference import ServableModel
 from trueodds.importing.labelled_rows import ImportRows
+from trueodds.importing.rewriting import ServableModel
 from trueodds.inputs import Input
 
 ROWS = 40

@@ -19,7 +19,7 @@ from trueodds.importing import folding
 from trueodds.importing.errors import ModelFileError
 from trueodds.importing.import_options import ImportOptions
 from trueodds.importing.importer import convert
-from trueodds.importing.inference import session
+from trueodds.importing.rewriting import session
 
 X = vectors(40)
 

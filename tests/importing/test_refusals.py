@@ -15,12 +15,12 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.importing.models import Linear, float_tensor, graph_of, images, labels_of, vectors
 from trueodds.errors import UserError
 from trueodds.importing import importer, labelled_rows
-from trueodds.importing.class_names import class_numbers
 from trueodds.importing.import_options import ImportOptions, Preprocessing
 from trueodds.importing.importer import convert
-from trueodds.importing.inference import session
 from trueodds.importing.labelled_rows import ImportRows
-from trueodds.texts import listed
+from trueodds.importing.rewriting import session
+from trueodds.importing.scoring import ScoredModel, class_numbers
+from trueodds.texts import quotes
 
 
 def preprocessed(how: str) -> ImportOptions:
@@ -330,7 +330,7 @@ def test_an_order_that_contradicts_the_models_own_names_both(given: tuple[str, .
         importer.score(path, rows_of, None, ImportOptions(classes=given))
     message = str(refusal.value)
     assert f"--classes names output 0 {given[0]!r}, and {tmp_path / 'config.json'} names it 'a'" in message
-    assert f"--classes has the order {listed(given)}, and" in message and "the order 'a', 'b', 'c'; remove" in message
+    assert f"--classes has the order {quotes(given)}, and" in message and "the order 'a', 'b', 'c'; remove" in message
 
 
 def with_metadata(path: Path, **entries: str) -> Path:
@@ -346,7 +346,7 @@ def test_features_that_the_metadata_name_are_matched_by_name(key: str, text: str
     path, x = with_metadata(tmp_path / "m.onnx", **{key: text}), vectors(90, 3)
     y = labels_of(Linear(features=3).logits(x))
 
-    def scored(columns: list[int], *names: str) -> importer.ScoredModel:
+    def scored(columns: list[int], *names: str) -> ScoredModel:
         return importer.score(path, ImportRows("table", x[:, columns], y, features=names), None, ImportOptions())
 
     straight, swapped = scored([0, 1, 2], "age", "income", "debt"), scored([2, 0, 1], "Debt", "age", "income")
@@ -409,7 +409,7 @@ def test_names_in_another_order_are_put_in_the_models(tmp_path: Path) -> None:
     path, x = model.write(tmp_path / "m.onnx"), vectors(90, 3)
     y = labels_of(model.logits(x))
 
-    def scored(columns: list[int], *names: str) -> importer.ScoredModel:
+    def scored(columns: list[int], *names: str) -> ScoredModel:
         given = ImportRows("table", x[:, columns], y, features=names)
         return importer.score(path, given, None, ImportOptions(classes=ABC))
 

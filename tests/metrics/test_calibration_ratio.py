@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from trueodds import metrics
-from trueodds.metrics import CalibrationSums, calibration_ratio, positives_needed
+from trueodds.metrics import CalibrationSums, calibration_ratio, needed_positives
 from trueodds.metrics.intervals.calibration_ratio import mean_limits
 
 
@@ -45,10 +45,10 @@ def test_a_known_case_and_what_is_said_of_none() -> None:
     assert found.lower == pytest.approx(0.02 / high) and found.upper == pytest.approx(0.02 / low)
     none = calibration_ratio(sums([0.01] * 300, [False] * 300))
     assert none.ratio == none.upper == math.inf and none.lower == pytest.approx(3 / (300 * (1 - 0.025 ** (1 / 300))))
-    assert not none.is_within() and none.positives_to_come() == positives_needed()
-    assert none.labels_to_come() == math.ceil(positives_needed() * 300 / none.expected)
+    assert not none.is_within() and none.positives_to_come() == needed_positives()
+    assert none.labels_to_come() == math.ceil(needed_positives() * 300 / none.expected)
     with pytest.raises(ValueError, match="ratio is 1"):
-        positives_needed(1.0)
+        needed_positives(1.0)
 
 
 @pytest.mark.parametrize(("most", "needed"), [(1.2, 324), (1.5, 66), (1.1, 1165)])
@@ -61,8 +61,8 @@ def test_so_many_positives_settle_it_for_a_calibrated_model(most: float, needed:
         inside_K = (mean / upper_K >= 1 / most) & (mean <= most * np.nan_to_num(lower_K))
         return float(stats.poisson.pmf(number_K, mean)[inside_K].sum())
 
-    assert positives_needed(most) == pytest.approx(needed, abs=5)
-    found = positives_needed(most)
+    assert needed_positives(most) == pytest.approx(needed, abs=5)
+    found = needed_positives(most)
     assert chance(found) >= 0.8 > chance(found - 1)
 
 

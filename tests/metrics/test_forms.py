@@ -12,7 +12,7 @@ import pytest
 import trueodds
 from trueodds import metrics
 from trueodds.errors import ConfigError
-from trueodds.sums.forms import as_rows
+from trueodds.sums.label_forms import as_rows
 from trueodds.sums.positive import PositiveClass
 
 RNG = np.random.default_rng(3)

@@ -73,7 +73,7 @@ def test_it_is_hardly_ever_false(factor: float) -> None:
     fired = 0
     for seed in range(60):
         p_N, positive_N = drawn((0.001, 0.005, 0.03)[seed % 3], factor, 4000, seed)
-        fired += PositiveEProcess.start(0.02, 1.2).advance_each(p_N, positive_N)[0].alarmed(0.05)
+        fired += PositiveEProcess.start(0.02, 1.2).advance_each(p_N, positive_N)[0].is_alarmed(0.05)
     assert fired <= 7, "5% of 60 are 3; more than 7 have a chance of 1%"
 
 
@@ -87,7 +87,7 @@ def test_both_alarms_together_are_false_in_at_most_1_stream_in_20(prevalence: fl
         positive_N = np.random.default_rng(seed).random(20_000) < p_N
         of_p, _ = PositiveEProcess.start().advance_each(p_N, positive_N)
         top = EProcess.start("ece").advance_each(np.maximum(p_N, 1 - p_N), (p_N > 0.5) == positive_N)[0]
-        fired += of_p.alarmed(0.025) or top.alarmed(0.025)
+        fired += of_p.is_alarmed(0.025) or top.is_alarmed(0.025)
     assert fired <= 11, "5% of 100 are 5; more than 11 have a chance of 1%"
 
 
@@ -96,7 +96,7 @@ def test_some_tens_of_expected_positives_show_a_p_that_is_four_times_too_high(pr
     """At every prevalence about as many: the cells of the confidence would not see it at a prevalence of .001."""
     count = math.ceil(60 / prevalence / BLOCK) * BLOCK
     found = [PositiveEProcess.start().advance_each(*drawn(prevalence, 4, count, seed))[0] for seed in range(5)]
-    assert all(state.alarmed(0.025) for state in found)
+    assert all(state.is_alarmed(0.025) for state in found)
     p_N, positive_N = drawn(0.001, 4, 60_000, 0)
     top, _ = EProcess.start("ece").advance_each(np.maximum(p_N, 1 - p_N), (p_N > 0.5) == positive_N)
-    assert not top.alarmed(0.05)
+    assert not top.is_alarmed(0.05)

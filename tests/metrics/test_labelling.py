@@ -191,7 +191,7 @@ def test_sensitivity_equals_its_twin(rows: list[twin.Row], others: list[float], 
     assert result.ece == pytest.approx(sum(abs(t[0]) for t in terms), abs=1 / CELLS)
     assert result.signed_gap == pytest.approx(sum(t[0] for t in terms), abs=1 / CELLS)
     assert result.accuracy == pytest.approx(sum(w for w, (_, a) in zip(weights, rows, strict=True) if a), abs=1e-9)
-    if ratio == 1 and not fullest_cell(sums, counts(answers)).refused:
+    if ratio == 1 and not fullest_cell(sums, counts(answers)).is_refused:
         assert result.ece == pytest.approx(weighted_ece(sums, counts(answers)).interval.ece, abs=1e-9)
         assert result.impossible == 0
 

@@ -57,7 +57,7 @@ def test_however_a_stream_is_cut_it_is_the_same_to_the_last_bit() -> None:
 @pytest.mark.parametrize("risk", RISKS)
 def test_kept_promises_alarm_in_1_of_20_at_most(risk: float) -> None:
     wrong_RN = np.random.default_rng(5).random((300, 1500)) < risk
-    alarmed = sum(RiskEProcess.start(risk).advance(wrong_N)[0].alarmed() for wrong_N in wrong_RN)
+    alarmed = sum(RiskEProcess.start(risk).advance(wrong_N)[0].is_alarmed() for wrong_N in wrong_RN)
     assert alarmed <= 24  # more than 24 of 300: an exact test of 5% rejects at 1%
 
 
@@ -73,7 +73,7 @@ def test_a_break_after_a_long_good_past_is_found() -> None:
 def test_about_the_stated_number_of_labels_finds_a_break() -> None:
     expected = RiskEProcess.start(0.05).labels_to_notice(0.1)
     wrong_RN = np.random.default_rng(7).random((200, expected)) < 0.1
-    share = np.mean([RiskEProcess.start(0.05).advance(wrong_N)[0].alarmed() for wrong_N in wrong_RN])
+    share = np.mean([RiskEProcess.start(0.05).advance(wrong_N)[0].is_alarmed() for wrong_N in wrong_RN])
     assert 0.5 <= share <= 0.98
     assert RiskEProcess.start(0.05).labels_to_notice(0.15) < expected < RiskEProcess.start(0.05).labels_to_notice(0.075)
     past, _ = RiskEProcess.start(0.05).advance([False] * 2000)

@@ -163,19 +163,19 @@ def test_evidence_once_shown_stays() -> None:
         CalibrationSums.from_top([0.8] * 5, [1] * 4 + [0]),
     )
     start = EProcess.start("ece")
-    assert not start.alarmed()
+    assert not start.is_alarmed()
     assert start.p_value == 1
     loud = start.advance(bad)
-    assert loud.alarmed(0.05)
+    assert loud.is_alarmed(0.05)
     assert loud.p_value == pytest.approx(math.exp(-loud.log_e))
     quiet = loud
     for _ in range(200):
         quiet = quiet.advance(good)
     assert quiet.log_e < loud.log_e
     assert quiet.p_value == loud.p_value
-    assert quiet.alarmed(0.05)
+    assert quiet.is_alarmed(0.05)
     assert start == EProcess.start("ece")  # nothing was changed in place
-    assert not quiet.alarmed(loud.p_value / 2)
+    assert not quiet.is_alarmed(loud.p_value / 2)
 
 
 def test_huge_blocks_stay_finite() -> None:
@@ -189,7 +189,7 @@ def test_huge_blocks_stay_finite() -> None:
     assert min(state.log_wealth) < -1e5
     assert math.log(0.5) < state.log_e < 0  # half is not laid yet
     state = state.advance(CalibrationSums.from_top([0.9001] * 100, [0] * 50 + [1] * 50))
-    assert state.alarmed()
+    assert state.is_alarmed()
     state = state.advance(wrong)
     assert 1e5 < state.log_e < math.inf
     assert state.p_value == 0
@@ -252,10 +252,10 @@ def test_bad_input_is_refused() -> None:
             EProcess.start().advance(sums)
     for alpha in (0.0, 1.0, math.nan, None):
         with pytest.raises(ValueError, match="alpha is"):
-            EProcess.start().alarmed(alpha)  # type: ignore[arg-type]
+            EProcess.start().is_alarmed(alpha)  # type: ignore[arg-type]
     for run_length, block in ((10.0, 20), (math.inf, 20), (100.0, 0), ("a", 20)):
         with pytest.raises(ValueError, match="run_length is"):
-            ShiryaevRoberts.start().alarmed(run_length, block)  # type: ignore[arg-type]
+            ShiryaevRoberts.start().is_alarmed(run_length, block)  # type: ignore[arg-type]
     for size in (0, 1.5, True, None, "2"):
         with pytest.raises(ValueError, match=f"size is {size!r}; allowed are whole numbers"):
             list(blocks([0.5], [1], size=size))  # type: ignore[arg-type]

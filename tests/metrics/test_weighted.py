@@ -166,7 +166,7 @@ def test_one_cell_with_more_than_half_of_the_answers_is_refused() -> None:
         CrowdedCellError, match=r"50\.1% of the answers have confidences from 0\.9997 to 1\.0000.*propensity"
     ):
         weighted_ece(sums, more)
-    assert fullest_cell(sums, more).refused
+    assert fullest_cell(sums, more).is_refused
     assert inverse_probability_ece([1.0] * 3, [1] * 3, [0.1] * 3, more).crowded == 0
     labelled = CalibrationSums.from_top([1.0] * 501 + [0.6] * 4, [1] * 505)
     assert weighted_ece(labelled, more).crowded == pytest.approx(0.499)

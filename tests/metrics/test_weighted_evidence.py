@@ -83,8 +83,8 @@ def test_where_the_labelled_traffic_is_not_all_traffic(kind: str) -> None:
     for seed in range(20):
         confidence, correct, propensity = streams(kind, seed)
         whole = len(confidence) // 20 * 20
-        plain += EProcess.start("ece").advance_each(confidence[:whole], correct[:whole])[0].alarmed()
-        weighted += WeightedEProcess.start(floor=0.1).advance(confidence, correct, propensity)[0].alarmed()
+        plain += EProcess.start("ece").advance_each(confidence[:whole], correct[:whole])[0].is_alarmed()
+        weighted += WeightedEProcess.start(floor=0.1).advance(confidence, correct, propensity)[0].is_alarmed()
     assert plain == 20 and weighted <= 1
 
 
@@ -103,8 +103,8 @@ def test_an_error_in_what_is_seldom_labelled_is_found() -> None:
     told_N, right_N = rng.random(20_000) < propensity_N, rng.random(20_000) < confidence_N - 0.3 * rare_N
     parts = confidence_N[told_N], right_N[told_N], propensity_N[told_N]
     state, log_e_N = WeightedEProcess.start(floor=0.1).advance(*parts)
-    assert state.alarmed() and np.argmax(log_e_N >= math.log(20)) < 200
-    assert state.p_value == math.exp(-log_e_N.max()) and not WeightedEProcess.start().alarmed()
+    assert state.is_alarmed() and np.argmax(log_e_N >= math.log(20)) < 200
+    assert state.p_value == math.exp(-log_e_N.max()) and not WeightedEProcess.start().is_alarmed()
 
 
 def test_the_state_survives_and_does_not_depend_on_cuts() -> None:
@@ -130,7 +130,7 @@ def test_bad_input_is_refused() -> None:
     with pytest.raises(ValueError, match="confidence holds 2"):
         start.advance([2], [1], [0.5])
     with pytest.raises(ValueError, match="alpha is 0"):
-        start.alarmed(0)
+        start.is_alarmed(0)
     sound = start.to_json()
     for change in ({"form": "e-process"}, {"labels": -1}, {"labels": 1.0}, {"log_wealth": [0.0]}, {"peak": math.inf},
                    {"log_wealth": None}, {"floor": 0}, {"more": 1}):  # fmt: skip

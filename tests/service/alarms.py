@@ -16,17 +16,26 @@ START = 1_700_000_000_000
 
 
 def labels(
-    confidence_N: Any, correct_N: Any, first: int = 0, propensity_N: Any = None, predicted_N: Any = None
+    confidence_N: Any,
+    correct_N: Any,
+    first: int = 0,
+    propensity_N: Any = None,
+    predicted_N: Any = None,
+    levels: tuple[Any, Any] | None = None,
 ) -> LabelBlock:
-    """Labels that arrive every second; what they say now is the contrary of what they said first."""
+    """Labels that arrive every second; what they say now is the contrary of what they said first.
+
+    `levels` are the first labels and the probabilities of "at least level k".
+    """
     count = len(confidence_N)
     confidence, correct, none = np.array(confidence_N, float), np.array(correct_N, bool), np.zeros(count)
     number = first + np.arange(count, dtype=np.int64)
     at = START + 1000 * number
     index = np.zeros(count, np.int64) if predicted_N is None else np.array(predicted_N, np.int64)
     propensity = np.full(count, np.nan) if propensity_N is None else np.array(propensity_N, float)
+    levels = (index, np.zeros((count, 0))) if levels is None else levels
     parts = at, at, index, index, confidence, ~correct, correct, none, none, propensity
-    return LabelBlock(number + 1, [""] * count, *parts, [None] * count)
+    return LabelBlock(number + 1, [""] * count, *parts, [None] * count, *levels)
 
 
 def all_wrong(client: Client, count: int = 80, seed: int = 0) -> None:

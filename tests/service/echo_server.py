@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.http.connections import LOST, Limits
+from service.http.connections import LOST, ConnectionLimits
 from service.http.limits import LimitedHTTP
 from service.http.server import Config, Server
 from tests.service.hooks import until
@@ -50,7 +50,7 @@ class Running:
 @contextmanager
 def running(
     app: ASGIApp = echo,
-    limits: Limits | None = None,
+    limits: ConnectionLimits | None = None,
     http: type[LimitedHTTP] = LimitedHTTP,
     listening: socket.socket | None = None,
 ) -> Iterator[Running]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import binom, binomtest
 
-from trueodds.reports.checks import clearness
+from trueodds.reports.first_checks import clearness
 from trueodds.reports.schemas import PositiveFigures, Report, Slice, TrendPoint
 from trueodds.reports.words import period
 

@@ -23,7 +23,7 @@ from tests.service.hooks import Hook, until
 from tests.service.tiny_bundle import CLASSES, pictures, write_bundle
 from trueodds.bundle import ActAlone, Bundle, open_models
 from trueodds.cli.threshold import document_of
-from trueodds.client.answers import Predictions
+from trueodds.client.responses import Predictions
 
 TEXT = "threshold=.8,risk=.05,confidence=.95"
 HALF = ActAlone.of_text(TEXT)

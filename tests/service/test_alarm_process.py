@@ -134,7 +134,7 @@ def test_two_streams_through_a_kill(tmp_path: Path) -> None:
             process, first = EProcess.start(null), None
             for block in blocks(log_block.confidence_L, log_block.first_correct_L):
                 process = process.advance(block)
-                if first is None and block.n == 20 and process.alarmed():
+                if first is None and block.n == 20 and process.is_alarmed():
                     first = process.labels
             assert state.log_e(null) == pytest.approx(process.log_e, abs=1e-9)
             firing = state.nulls[null].fired

@@ -59,7 +59,7 @@ def test_acknowledging(client: Client) -> None:
         (
             {"null": "gap"},
             422,
-            "null: Input should be 'ece', 'point' or 'positive'; expected model, version, who and why",
+            "null: Input should be 'ece', 'positive', 'levels' or 'point'; expected model, version, who and why",
         ),
         ({"more": 1}, 422, "more: Extra inputs are not permitted; expected model, version, who and why"),
     ]

@@ -79,7 +79,7 @@ def test_fires_once_on_the_block_that_completes_the_evidence() -> None:
     process, expected = EProcess.start("ece"), 0
     for block in blocks_of(confidence_N, correct_N):
         process = process.advance(block)
-        expected = expected or process.alarmed() * process.labels
+        expected = expected or process.is_alarmed() * process.labels
     assert expected
     state = AlarmState.start(chosen)
     for low in range(0, 1000, 7):

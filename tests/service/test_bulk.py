@@ -148,7 +148,7 @@ def test_csv_with_quotes_blanks_and_numbers_with_a_point(client: Client, mark: s
 
 
 def test_lines_with_cr_alone_stay_a_stream(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.labels.route.BLOCK", 100)
+    monkeypatch.setattr("service.labels.feedback_route.BLOCK", 100)
     ids = ids_of(client, 20)
     body = ("id,label\r" + "".join(f"{id_},cat\r" for id_ in ids)).encode()
     assert client.post("/feedback", content=body, headers=CSV).json()["stored"] == 20
@@ -184,7 +184,7 @@ def test_a_line_for_every_row_if_wanted(client: Client) -> None:
 
 
 def test_a_long_stream_is_taken_block_by_block(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.labels.route.BLOCK", 500)
+    monkeypatch.setattr("service.labels.feedback_route.BLOCK", 500)
     ids = ids_of(client, 100)
     body = ("id,label\n" + "".join(f"{id_},cat\n" for id_ in ids)).encode()
 
@@ -243,7 +243,7 @@ def test_hostile_lines_are_rows_that_failed(client: Client) -> None:
 
 
 def test_a_store_that_fails_midway_says_how_far_it_came(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.labels.route.BLOCK", 200)
+    monkeypatch.setattr("service.labels.feedback_route.BLOCK", 200)
     ids, store, calls = ids_of(client, 20), client.app.state.runtime.store, 0
     put = store.put_each_label
 

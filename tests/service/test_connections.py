@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from service.http.connections import ANSWERED_EXCESS, TURN_REQUESTS, TURN_SECONDS, Addresses, Limits, Turns
+from service.http.connections import ANSWERED_EXCESS, TURN_REQUESTS, TURN_SECONDS, Addresses, ConnectionLimits, Turns
 from service.http.server import ACCEPTS
 from tests.service.echo_server import GET, Address, echo, received, running
 from tests.service.hooks import until
@@ -37,7 +37,7 @@ async def large(scope: Scope, receive: Receive, send: Send) -> None:
 
 @pytest.mark.parametrize("request_", [GET, GET * 3, GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")])
 def test_a_client_that_reads_nothing_is_cut_off(request_: bytes) -> None:
-    with running(large, Limits(write_seconds=0.2)) as server, ExitStack() as stack:
+    with running(large, ConnectionLimits(write_seconds=0.2)) as server, ExitStack() as stack:
         client = connected(stack, server.address)
         client.sendall(request_)
         until(lambda: server.open == 1)
@@ -49,7 +49,7 @@ def test_a_client_that_reads_nothing_is_cut_off(request_: bytes) -> None:
 def test_a_client_that_reads_slowly_is_not() -> None:
     listening = socket.create_server(("127.0.0.1", 0))
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32 * 1024)
-    with running(large, Limits(write_seconds=1), listening=listening) as server, ExitStack() as stack:
+    with running(large, ConnectionLimits(write_seconds=1), listening=listening) as server, ExitStack() as stack:
         client = stack.enter_context(closing(socket.socket()))
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
         client.connect(server.address)
@@ -68,7 +68,7 @@ def test_a_client_that_reads_slowly_is_not() -> None:
 
 
 def test_one_address_has_its_own_limit() -> None:
-    limits = Limits(connections=2)
+    limits = ConnectionLimits(connections=2)
     with running(limits=limits) as server, ExitStack() as stack:
         first, second, third = (connected(stack, server.address) for _ in range(3))
         refused = received(third)
@@ -88,7 +88,7 @@ def test_one_address_has_its_own_limit() -> None:
 
 
 def test_far_beyond_the_limit_nobody_is_told_why() -> None:
-    with running(limits=Limits(connections=1)) as server, ExitStack() as stack:
+    with running(limits=ConnectionLimits(connections=1)) as server, ExitStack() as stack:
         clients = [connected(stack, server.address) for _ in range(1 + ANSWERED_EXCESS + 3)]
         told = [received(client) for client in clients[1:]]
         assert [answer[9:12] for answer in told] == [b"503"] * ANSWERED_EXCESS + [b""] * 3
@@ -97,13 +97,13 @@ def test_far_beyond_the_limit_nobody_is_told_why() -> None:
 @pytest.mark.parametrize(
     ("limits", "answered"),
     [
-        (Limits(connections=1, proxies=(ip_network("127.0.0.0/30"),)), 4),
-        (Limits(connections=1, proxies=(ip_network("10.0.0.0/8"),)), 2),
-        (Limits(all_connections=3, proxies=(ip_network("127.0.0.0/8"),)), 3),
+        (ConnectionLimits(connections=1, proxies=(ip_network("127.0.0.0/30"),)), 4),
+        (ConnectionLimits(connections=1, proxies=(ip_network("10.0.0.0/8"),)), 2),
+        (ConnectionLimits(all_connections=3, proxies=(ip_network("127.0.0.0/8"),)), 3),
     ],
     ids=["proxies", "other proxies", "all"],
 )
-def test_proxies_have_no_limit_but_that_of_all(limits: Limits, answered: int) -> None:
+def test_proxies_have_no_limit_but_that_of_all(limits: ConnectionLimits, answered: int) -> None:
     with running(limits=limits) as server, ExitStack() as stack:
         good = 0
         for source in ADDRESSES * 2:
@@ -121,7 +121,7 @@ def received_one(client: socket.socket) -> bytes:
 
 
 def test_addresses_of_ipv6_are_counted_by_their_network() -> None:
-    addresses = Addresses(Limits(connections=1))
+    addresses = Addresses(ConnectionLimits(connections=1))
     hosts = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1", "::ffff:10.0.0.1", "10.0.0.1", "fe80::1%eth0", ""]
     assert [addresses.enter(host) for host in hosts] == [0, -1, 0, 0, -1, 0, 0]
     for host in hosts:

@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from benchmarks.faults.floods import ALLOWED, FLOODS, pour
-from service.http.connections import Limits
+from service.http.connections import ConnectionLimits
 from service.http.limits import HEAD_BYTES, LINGER_BYTES, LimitedHTTP
 from service.http.transport import JOINED_BYTES
 from tests.service.echo_server import Address, received, running
@@ -19,7 +19,7 @@ from tests.service.echo_server import Address, received, running
 HEAD = b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n"
 
 
-LIMITS = Limits(head_seconds=0.4)
+LIMITS = ConnectionLimits(head_seconds=0.4)
 
 
 class Short(LimitedHTTP):
@@ -171,7 +171,7 @@ def test_requests_that_wait_for_others_are_not_read(address: Address) -> None:
         while answer.count(b"\r\n\r\nabc") < count:
             answer += client.recv(1 << 20)
         thread.join()
-    assert 0 < Short.most_waiting <= LIMITS.pipelined
+    assert 0 < Short.most_waiting <= LIMITS.pipeline_depth
 
 
 def test_what_is_no_http_is_answered_after_the_requests_before_it(address: Address) -> None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 
 from service.infer import request_parameters
-from service.infer.route import EXTENSIONS
+from service.infer.infer_route import EXTENSIONS
 from service.infer.tensors import DTYPES
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, SHAPE, pictures

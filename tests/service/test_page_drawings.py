@@ -16,7 +16,7 @@ from tests.service import page_parts, page_reports
 from tests.service.page_parts import NOW, sums
 from tests.service.page_reports import full
 from trueodds.drawing import axis
-from trueodds.reports import page, times, words
+from trueodds.reports import page, time_axis, words
 from trueodds.reports.figures import diagram_of
 from trueodds.reports.page.evidence import ROWS, evidence_diagram, thin_out
 from trueodds.reports.page.trend import trend_diagram
@@ -84,10 +84,10 @@ def test_time_axis_has_few_round_ticks_within(unit: Any, begin: datetime, steps:
         else begin.replace(day=1, hour=0)
     )
     width = {"minute": 60, "hour": 3600, "day": 86400, "month": 86400 * 30}[unit]
-    end = times.after(begin + timedelta(seconds=steps * width), unit)
-    time = times.TimeScale(begin, end, unit)
+    end = time_axis.after(begin + timedelta(seconds=steps * width), unit)
+    time = time_axis.TimeScale(begin, end, unit)
     ticks = time.ticks()
-    assert len(ticks) <= times.MOST_TICKS
+    assert len(ticks) <= time_axis.MOST_TICKS
     assert all(axis.LEFT <= tick.at <= axis.LEFT + axis.WIDTH for tick in ticks)
     assert [t.at for t in ticks] == sorted({t.at for t in ticks})
     assert ticks or steps < 3

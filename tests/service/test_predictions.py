@@ -19,7 +19,7 @@ from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, pictures, write_bundle
 from trueodds.bundle import open_models
 from trueodds.reports.table import reading
-from trueodds.reports.table.form import Form
+from trueodds.reports.table.reading import Form
 
 NAMES = ["id", "time", "model", "version", "tag", "predicted", "confidence", "label", "label_time", "corrected",
          "import_id", "propensity", "confidence_source"]  # fmt: skip

@@ -260,7 +260,7 @@ def test_folders_of_metrics_that_killed_services_left_are_removed(
         worker = worker_files.hold(used)
         other.kill()
         other.wait()
-        worker_files.remove_abandoned()
+        worker_files.remove_abandoned_folders()
         assert [*tmp_path.iterdir()] == [used]
     os.close(worker)
     with worker_files.shared_folder() as own:

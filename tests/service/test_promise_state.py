@@ -33,7 +33,9 @@ def block(
     propensity = np.full(count, np.nan) if propensity_L is None else np.array(propensity_L, float)
     right = np.array(right_L, bool)
     parts = at, at, index, index, np.array(confidence_L, float), right, right, none, none, propensity
-    return LabelBlock(number + 1, [f"id-{n}" for n in number], *parts, tags or [None] * count)
+    return LabelBlock(
+        number + 1, [f"id-{n}" for n in number], *parts, tags or [None] * count, index, np.zeros((count, 0))
+    )
 
 
 def test_the_state_takes_only_labels_of_answers_that_acted() -> None:
@@ -72,24 +74,24 @@ def test_labels_that_the_audit_had_not_asked_for_are_left_out() -> None:
 
 def test_answers_that_came_while_the_report_was_read_do_no_harm() -> None:
     """What acted is counted after the answers are."""
-    part = acting_alone(PromiseState.start(HALF, Settings()), Settings(), answers=5, acted=6)
+    part = acting_alone(PromiseState.start(HALF, Settings()), Settings(), answers=5, acted_count=6)
     assert (part.answers, part.acted, part.share_upper) == (5, 5, 1.0)
 
 
 def test_what_is_lacking_is_said() -> None:
     lacking = RiskEProcess.start(0.05).labels_to_notice(0.1)
     state = PromiseState.start(HALF, Settings()).take(block([0.5] * 30, [True] * 30), 0.0)
-    part = acting_alone(state, Settings(), answers=100, acted=40)
+    part = acting_alone(state, Settings(), answers=100, acted_count=40)
     assert part.more_labels == lacking and part.escalated_labels == 30
     assert f"it takes about {lacking:,} more labels of acting answers" in part.reading
     assert "Only escalated answers get labels" in part.reading and "--audit-share .02" in part.reading
-    audited = acting_alone(state, Settings(audit_share=0.02), answers=100, acted=40)
+    audited = acting_alone(state, Settings(audit_share=0.02), answers=100, acted_count=40)
     assert f"An audit of 2% needs about {lacking / 0.02:,.0f} acting answers" in audited.reading
 
 
 def test_labels_with_propensities_of_unlike_sizes_are_of_the_labelled() -> None:
     state = PromiseState.start(HALF, Settings()).take(block([0.9] * 20, [True] * 20, 0, [0.1, 0.9] * 10), 0.0)
-    part = acting_alone(state, Settings(), answers=20, acted=20)
+    part = acting_alone(state, Settings(), answers=20, acted_count=20)
     assert "Callers gave propensities from 0.1 to 0.9" in part.reading and part.labels == 20
 
 

@@ -13,7 +13,8 @@ from pipeline.recalibrate.calibrator_choice import choose
 from tests.service.app_client import Client
 from trueodds.calibrators import Identity, Rounded, select
 from trueodds.client import Labelled
-from trueodds.sums.rounding import Resolution, rounded_losses
+from trueodds.sums.losses import rounded_losses
+from trueodds.sums.rounding import Resolution
 
 WHOSE = {"model": "mail", "version": "7"}
 CLASSES = tuple(f"c{k}" for k in range(12))

@@ -18,7 +18,7 @@ from tests.service.app_client import Client
 from trueodds.files import FileError
 from trueodds.inputs.sources import from_logprobs, from_votes
 from trueodds.reports.table.reading import read
-from trueodds.reports.table.report import report_of_answers
+from trueodds.reports.table.table_report import report_of_answers
 
 WHOSE = {"model": "mail", "version": "7"}
 CLASSES = ("ham", "spam", "news")

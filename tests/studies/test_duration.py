@@ -50,9 +50,9 @@ def test_weeks_are_not_scaled_from_seconds(tmp_path: Path, capsys: pytest.Captur
     big = runs(dataset=["cifar100"], net=["resnet50"], recipe=["papers-350"], seed=[0, 1])
     far = running.estimate(tmp_path, [*small, *(Place(run, run.name, tmp_path / run.name) for run in big)])
     assert (far.runs, far.n_done, far.unknown) == (4, 1, 2) and far.seconds == pytest.approx(120)
-    words = command._plan(far)
+    words = command.plan_words(far)
     assert "1 of the others will take about 2 minutes" in words and "for 2 it is unknown: no similar run" in words
-    assert "is unknown" in command._plan(running.estimate(tmp_path / "empty", small[1:]))
+    assert "is unknown" in command.plan_words(running.estimate(tmp_path / "empty", small[1:]))
 
 
 def test_another_device_or_kind_of_rows_is_no_measure(tmp_path: Path) -> None:
@@ -86,6 +86,10 @@ def test_own_data_are_known_by_a_run_of_them(workspace: Path) -> None:
     found = duration.to_record(of[0], card)
     assert found is not None and found["rows"] == 500
     assert duration.seconds_of(of[1], [{"seconds": 9.0, "work": found}]) == 9
+    part = config.load("params.yaml", {"dataset": "mine", "train_size": 250})
+    found_part = {**found, "whole": False, "rows": 250}
+    assert duration.seconds_of(part, [{"seconds": 4.0, "work": found_part}]) == 4
+    assert duration.seconds_of(of[1], [{"seconds": 4.0, "work": found_part}]) is None, "the number of rows is unknown"
 
 
 def test_all_attempts_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,7 +114,7 @@ LIBRARY = (
                 (
                     "trueodds.metrics.scores",
                     "trueodds.metrics.decomposition",
-                    "trueodds.metrics.ordered",
+                    "trueodds.metrics.ranked_probability",
                     "trueodds.metrics.summary",
                 ),
             ),

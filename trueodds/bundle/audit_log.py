@@ -107,7 +107,7 @@ def repair(log: bytes) -> bytes:
     return log + b"\n" if _is_change(log[end:]) else log[:end]
 
 
-def last_recorded(log: bytes, action: Action, unknown: str | None) -> str | None:
+def last_version(log: bytes, action: Action, unknown: str | None) -> str | None:
     """Return the version that the last line about an action's role gives to it; `unknown` if the log is damaged."""
     try:
         changes = parse(log, FILE)

@@ -13,7 +13,7 @@ from trueodds.bundle.audit_log import (
     Change,
     Reason,
     began_ms,
-    last_recorded,
+    last_version,
     log_of,
     parse,
     previous,
@@ -37,15 +37,17 @@ class Draft:
         self._now = replace(before, read=self._read)
         """Listing with all changes so far."""
 
-    def appoint(self, key: Key, role: Literal["default", "shadow"] | None, *, displace: bool, unnamed: bool) -> None:
-        """Give a newly published version its role. `unnamed`: its model becomes the default model."""
+    def appoint(
+        self, key: Key, role: Literal["default", "shadow"] | None, *, displace: bool, default_model: bool
+    ) -> None:
+        """Give a newly published version its role. `default_model`: its model becomes the default model."""
         name, version = key
         answering, shadow = self._now.present(name, DEFAULT), self._now.present(name, SHADOW)
         if role == DEFAULT or (role and answering is None):
             self._take_over(key, "publish")
         elif role and version not in (answering, shadow):
             self._set(name, SHADOW if shadow is None or displace else WAITING, version)
-        if unnamed:
+        if default_model:
             self.set_default(name)
 
     def promote(self, key: Key, beside: str | None) -> None:
@@ -69,7 +71,7 @@ class Draft:
         if version is None:
             cure = "choose one: trueodds promote"
             raise AuditLogError(f"the log knows no version that answered for {name} before {current}; {cure}")
-        check_published(self._now, (name, version))
+        check_is_published(self._now, (name, version))
         self._take_over((name, version), "rollback")
         return version
 
@@ -114,7 +116,7 @@ class Draft:
 
     def _check(self, key: Key, beside: str | None) -> None:
         """Check that a version is published and that the served version is still `beside`."""
-        check_published(self._now, key)
+        check_is_published(self._now, key)
         if beside is not None and (now := self._now.version_of(key[0], DEFAULT)) != beside:
             raise BundleError(f"{key[0]}/{beside} no longer answers, {now} does: somebody else changed it. Start again")
 
@@ -175,7 +177,7 @@ class Draft:
         """
         log = self._now.read(log_of(model)) or b""
         if before == after:
-            before = last_recorded(log, action, after)
+            before = last_version(log, action, after)
         if before != after:
             when = datetime.now(UTC).isoformat(timespec="milliseconds")
             reason = self._reason if why is None else Reason(why, self._reason.who)
@@ -218,7 +220,7 @@ def since_ms(listing: Listing, name: str, slot: Slot) -> int:
     log = changes(listing, name)
     since = began_ms(log, slot, version)
     if since is None:
-        since = int(listing.modified(f"{name}/{slot}") * 1000)
+        since = int(listing.modified_at(f"{name}/{slot}") * 1000)
     return max(since, began_ms(log, DEFAULT, listing.version_of(name, DEFAULT)) or 0)
 
 
@@ -232,7 +234,7 @@ def check_model(listing: Listing, name: str) -> None:
         raise BundleError(f"there is no model {name!r} in {listing.place}; `trueodds versions` lists them")
 
 
-def check_published(listing: Listing, key: Key) -> None:
+def check_is_published(listing: Listing, key: Key) -> None:
     """Check that a version is published.
 
     Raises:

@@ -59,7 +59,7 @@ class Listing:
     """Published versions of each model."""
     read: Callable[[str], bytes | None]
     """Reads a small file by its name; returns None if there is none. Raises OSError if it cannot be read."""
-    modified: Callable[[str], float]
+    modified_at: Callable[[str], float]
     """Returns when a small file or a version such as `digits/3f2a` was last written (Unix seconds)."""
     exists: bool = True
     problem: str = ""

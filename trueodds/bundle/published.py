@@ -20,7 +20,7 @@ from trueodds.bundle import changing
 from trueodds.bundle.audit_log import Change, Reason
 from trueodds.bundle.bundle import CARD, Bundle, BundleError
 from trueodds.bundle.card import Card
-from trueodds.bundle.changing import Draft, check_model, check_published
+from trueodds.bundle.changing import Draft, check_is_published, check_model
 from trueodds.bundle.contents import Contents, Listing, Step, shadow_of
 from trueodds.bundle.storage.bucket import Bucket, cache_of
 from trueodds.bundle.storage.cached import CachedBucket
@@ -97,11 +97,11 @@ class PublishedModels:
     def versions(self, name: str) -> list[str]:
         """List the published versions of a model, the oldest first."""
         listing = self._listing(name)
-        return sorted(listing.models[name], key=lambda version: (listing.modified(f"{name}/{version}"), version))
+        return sorted(listing.models[name], key=lambda version: (listing.modified_at(f"{name}/{version}"), version))
 
     def version_folder(self, name: str, version: str) -> Path:
         """Return the folder of a published version. It is fetched if necessary."""
-        check_published(self.storage.list(), (name, version))
+        check_is_published(self.storage.list(), (name, version))
         return self.storage.fetch((name, version))
 
     def version_of(self, name: str, role: Role) -> str | None:
@@ -143,7 +143,7 @@ class PublishedModels:
         Raises:
             BundleError: The version is damaged.
         """
-        check_published(self.storage.list(), (name, version))
+        check_is_published(self.storage.list(), (name, version))
         return self.storage.read((name, version))
 
     def standing(self, name: str, version: str) -> str:
@@ -186,7 +186,7 @@ class PublishedModels:
         role: Literal["default", "shadow"] | None = DEFAULT,
         *,
         displace: bool = False,
-        unnamed: bool = False,
+        default_model: bool = False,
         why: str = "published",
         who: str | None = None,
     ) -> Path:
@@ -201,7 +201,7 @@ class PublishedModels:
                 version answers yet, it answers. If another net is the shadow, it waits until that place is free and
                 replaces a version that waited. None: it answers only requests that name its version.
             displace: Replace the current shadow instead of waiting.
-            unnamed: The model becomes the default model, which answers requests without a model. Otherwise the
+            default_model: The model becomes the default model, which answers requests without a model. Otherwise the
                 default model does not change, unless there is none.
             why: Reason, for the log.
             who: Author, for the log.
@@ -220,9 +220,11 @@ class PublishedModels:
             )
         folder = self.storage.upload(source)
         self.identify()
-        if role is not None or unnamed:
+        if role is not None or default_model:
             key = source.card.name, source.version
-            self._change(key[0], reason, lambda draft: draft.appoint(key, role, displace=displace, unnamed=unnamed))
+            self._change(
+                key[0], reason, lambda draft: draft.appoint(key, role, displace=displace, default_model=default_model)
+            )
         return folder
 
     def promote(

@@ -1,9 +1,14 @@
-"""Trial of a bundle's graph, as a service uses it: before it is published, and when a service loads it."""
+"""Trial of a bundle's graph, as a service uses it: before it is published, and when a service loads it.
+
+It also explains why onnxruntime refuses a graph. Imports and services use the same messages.
+"""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +19,9 @@ from trueodds.inputs import InputError, Inputs, TensorSignature
 BATCH, SECONDS = 64, 5.0
 """Rows of a service's default largest batch, and the time limit of the trial. A slow model gets fewer rows."""
 FLOAT = "tensor(float)"
+EXTENSIONS = ("ai.onnx.contrib", "com.microsoft.extensions")
+"""Domains of the operators of the package onnxruntime-extensions."""
+WITHOUT = "export the model without them, and do their preprocessing before rows are sent; texts are sent unchanged"
 
 
 def check(
@@ -91,3 +99,29 @@ def _logits_of(bundle: Bundle, infer: Infer, rows: Inputs, name: str) -> npt.NDA
         shape = f"{logits_NC.shape}, expected {(len(rows), len(bundle.card.classes))}, one logit per class"
         raise BundleError(f"{bundle.model_path} answers {name} with shape {shape}")
     return logits_NC
+
+
+def why_refused(path: Path, message: str, version: str) -> str:
+    """Turn onnxruntime's message about the graph at `path` into an explanation with a cure.
+
+    `version` is the installed one.
+    """
+    here = f"the installed onnxruntime {version}"
+    upgrade = "pip install --upgrade onnxruntime, or export"
+    if match := re.search(r"Opset (\d+) is under development.*till opset (\d+)", message, re.DOTALL):
+        cure = f"{upgrade} with opset {match[2]} or earlier"
+        return f"{path} has opset {match[1]}; {here} supports opsets up to {match[2]}: {cure}"
+    if match := re.search(r"IR version: (\d+), max supported IR version: (\d+)", message):
+        cure = f"{upgrade} with an older onnx, whose IR version is at most {match[2]}"
+        return f"{path} has IR version {match[1]}; {here} supports versions up to {match[2]}: {cure}"
+    if match := re.search(r"(\S+)\(-?\d+\) is not a registered function/op", message):
+        domain, _, operator = match[1].rpartition(":")
+        if domain in EXTENSIONS:
+            return why_extensions(path, f"{domain}.{operator}")
+        return f"{path} has the operator {match[1]}, which {here} does not have; {upgrade} without it"
+    return f"{path}: {here} cannot load it: {' '.join(message.split())}"
+
+
+def why_extensions(path: Path, operators: str) -> str:
+    """Explain that a graph has operators of onnxruntime-extensions."""
+    return f"{path} has operators of the package onnxruntime-extensions, which no service loads: {operators}; {WITHOUT}"

@@ -17,7 +17,7 @@ from trueodds.calibrators.fitting.rounded import Rounded
 from trueodds.calibrators.histogram import BBQ, Histogram
 from trueodds.calibrators.identity import Identity
 from trueodds.calibrators.isotonic import Isotonic
-from trueodds.calibrators.ordered import OrderedTemperature
+from trueodds.calibrators.ordered_temperature import OrderedTemperature
 from trueodds.calibrators.registry import from_json, get, names, options, origin
 from trueodds.calibrators.selection import SELECT, Candidate, Selection, check, fit, select
 from trueodds.calibrators.sigmoid import Beta, Platt, Quadratic

@@ -11,13 +11,13 @@ import numpy as np
 from trueodds.errors import nearest
 
 
-def check_choice(option: str, value: object, allowed: Iterable[str]) -> None:
+def check_choice(option: str, value: object, choices: Iterable[str]) -> None:
     """Check that a value is one of the allowed names.
 
     Raises:
         ValueError: It is not. The message names the option, the value, the allowed names and the nearest one.
     """
-    names = list(allowed)
+    names = list(choices)
     if value not in names:
         raise ValueError(f"{option} is {value!r}; allowed: {', '.join(names)}.{nearest(str(value), names)}")
 

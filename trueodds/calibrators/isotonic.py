@@ -59,7 +59,7 @@ class Isotonic(ScoreCurves):
     ) -> Self:
         cls.check_values(form=form)
         if form == "pooled":
-            fitted = [_fit_pooled(logits_NC, labels_N)]
+            fitted = [_fit_pools(logits_NC, labels_N)]
         else:
             fitted = [
                 _steps(np.sort(score_N[hit_N > 0]), len(score_N), [score_N])
@@ -68,7 +68,7 @@ class Isotonic(ScoreCurves):
         return cls(form, **curve_fields(fitted, len(logits_NC)))
 
 
-def _fit_pooled(logits_NC: Logits, labels_N: Labels) -> tuple[Array, Array]:
+def _fit_pools(logits_NC: Logits, labels_N: Labels) -> tuple[Array, Array]:
     def scores(block: slice) -> Array:
         return softmax(logits_NC[block].astype(np.float64))
 

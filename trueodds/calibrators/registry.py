@@ -20,7 +20,7 @@ from trueodds.calibrators.held_out import out_of_scale, overfitting
 from trueodds.calibrators.histogram import BBQ, Histogram
 from trueodds.calibrators.identity import Identity
 from trueodds.calibrators.isotonic import Isotonic
-from trueodds.calibrators.ordered import OrderedTemperature
+from trueodds.calibrators.ordered_temperature import OrderedTemperature
 from trueodds.calibrators.sigmoid import Beta, Platt, Quadratic
 from trueodds.calibrators.spline import Spline
 from trueodds.calibrators.temperature import Temperature

@@ -147,10 +147,10 @@ def columns(logits_NC: Logits, labels_N: Labels, form: Form, name: str) -> list[
     return [(score_N, (labels_N == k).astype(np.float64)) for k, score_N in enumerate(score_CN)]
 
 
-def curve_fields(fitted: Sequence[tuple[Array, Array]], rows: int) -> dict[str, Any]:
+def curve_fields(curves: Sequence[tuple[Array, Array]], rows: int) -> dict[str, Any]:
     """Return all fields except `form` of curves that were fitted on so many rows."""
     return {
-        "knots": [knots for knots, _ in fitted],
-        "values": [values for _, values in fitted],
+        "knots": [knots for knots, _ in curves],
+        "values": [values for _, values in curves],
         "mixed": 1 / (rows + 1),
     }

@@ -257,8 +257,8 @@ def _scan(rows: objectives.Rows) -> Array:
     return np.geomspace(*range_of(rows), STEPS)
 
 
-def _bound_of(best: int, tried: int) -> Bound:
-    return "lower" if best == 0 else "upper" if best == tried - 1 else None
+def _bound_of(best: int, trials: int) -> Bound:
+    return "lower" if best == 0 else "upper" if best == trials - 1 else None
 
 
 def _scan_brier(rows: objectives.Rows) -> tuple[float, Bound]:

@@ -65,8 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Read the rows, print the comparison and write the files."""
     from trueodds import calibrators
     from trueodds.calibrators.selection import default_candidates
-    from trueodds.files import write_json, write_text
-    from trueodds.importing.calibrate import compare, read_logits
+    from trueodds.importing.calibrate import compare
 
     if arguments.onnx and arguments.probabilities:
         raise CalibrateOptionsError(f"{ONNX_NEEDS_LOGITS}, and remove --probabilities")
@@ -74,6 +73,28 @@ def run(arguments: argparse.Namespace) -> int:
         raise CalibrateOptionsError(
             f"--labels {arguments.labels}: {arguments.logits} holds the labels itself; remove --labels"
         )
+    source = _read(arguments)
+    rows = source.rows
+    names = default_candidates(rows.logits_NC.shape[1], len(rows.labels_N), ordered=arguments.ordered)
+    if arguments.candidates:
+        names = tuple(name.strip() for name in arguments.candidates.split(","))
+    candidates = calibrators.names() if names == (ALL,) else names
+    comparison = compare(source.rows, source.test, candidates, source.resolution)
+    print(_text(arguments.logits, source, comparison))
+    files = _write(arguments, source, comparison)
+    print(f"\nIn {arguments.out}:", *(f"  {name}: {about}" for name, about in files.items()), sep="\n")
+    return 0
+
+
+def _read(arguments: argparse.Namespace) -> LogitRows:
+    """Read the rows, with the test rows of --test.
+
+    Raises:
+        CalibrateOptionsError: Options contradict what the file holds.
+        LabelledRowsError: The rows cannot be used, or the test rows are in steps and the others are not.
+    """
+    from trueodds.importing.calibrate import read_logits
+
     given = resolution_of(arguments)
     source = read_logits(
         arguments.logits,
@@ -90,31 +111,27 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if arguments.onnx and source.are_probabilities:
         raise CalibrateOptionsError(f"{ONNX_NEEDS_LOGITS}: {arguments.logits} holds probabilities")
-    if arguments.test:
-        test = read_logits(
-            arguments.test,
-            arguments.label,
-            probabilities=arguments.probabilities,
-            first=arguments.first_label or 0,
-            resolution=given if source.resolution.step is None else source.resolution,
+    if not arguments.test:
+        return source
+    test = read_logits(
+        arguments.test,
+        arguments.label,
+        probabilities=arguments.probabilities,
+        first=arguments.first_label or 0,
+        resolution=given if source.resolution.step is None else source.resolution,
+    )
+    if test.resolution.step != source.resolution.step:
+        raise LabelledRowsError(
+            f"{arguments.test} shows steps of {test.resolution.step:g}, and {arguments.logits} shows none; give the"
+            f" step with --resolution {test.resolution.step:g}, or --resolution exact"
         )
-        if test.resolution.step != source.resolution.step:
-            raise LabelledRowsError(
-                f"{arguments.test} shows steps of {test.resolution.step:g}, and {arguments.logits} shows none; give the"
-                f" step with --resolution {test.resolution.step:g}, or --resolution exact"
-            )
-        source = replace(
-            source,
-            test=test.test or test.rows,
-            arrays=source.arrays[:1] + test.arrays[-1:],
-        )
-    rows = source.rows
-    names = default_candidates(rows.logits_NC.shape[1], len(rows.labels_N), ordered=arguments.ordered)
-    if arguments.candidates:
-        names = tuple(name.strip() for name in arguments.candidates.split(","))
-    candidates = calibrators.names() if names == (ALL,) else names
-    comparison = compare(source.rows, source.test, candidates, source.resolution)
-    print(_text(arguments.logits, source, comparison))
+    return replace(source, test=test.test or test.rows, arrays=source.arrays[:1] + test.arrays[-1:])
+
+
+def _write(arguments: argparse.Namespace, source: LogitRows, comparison: Comparison) -> dict[str, str]:
+    """Write the calibrator, the diagrams and the model. Return the files' names, and what they are for."""
+    from trueodds.files import write_json, write_text
+
     arguments.out.mkdir(parents=True, exist_ok=True)
     files = {"calibrator.json": "trueodds.calibrators.from_json restores it"}
     write_json(arguments.out / "calibrator.json", comparison.calibrator.to_json())
@@ -124,8 +141,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.onnx:
         files["model_calibrated.onnx"] = "output: calibrated probabilities"
         _fold(arguments.onnx, comparison, arguments.out / "model_calibrated.onnx", source)
-    print(f"\nIn {arguments.out}:", *(f"  {name}: {about}" for name, about in files.items()), sep="\n")
-    return 0
+    return files
 
 
 def _fold(model: Path, comparison: Comparison, out: Path, source: LogitRows) -> None:
@@ -141,7 +157,7 @@ def _fold(model: Path, comparison: Comparison, out: Path, source: LogitRows) -> 
 def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
     """Format the comparison."""
     from trueodds import calibrators
-    from trueodds.reports.rounding import read_as_words
+    from trueodds.reports.resolution import read_as_words
     from trueodds.reports.table.evaluation import align
 
     rows, classes = source.rows.logits_NC.shape

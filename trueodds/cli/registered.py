@@ -60,6 +60,6 @@ def _clash(name: str, own: Path, other: Path) -> str:
     whose = f" of {' and '.join(owners)}" if owners else ""
     return (
         f"the commands of {own} are not available: `import {name}` takes {other}{whose}. Give TrueOdds an environment"
-        " of its own (python -m venv .venv && .venv/bin/pip install trueodds), or take that package's folder off"
+        " of its own (python -m venv .venv, and install its checkout or wheel there), or take that package's folder off"
         " Python's path (PYTHONPATH; with python -m, the current folder)"
     )

@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     from trueodds.files import write_text
     from trueodds.reports.display.live import page_of
     from trueodds.reports.table import reading
-    from trueodds.reports.table.report import report_of_answers
+    from trueodds.reports.table.table_report import report_of_answers
     from trueodds.reports.table.text import text_of
 
     options = _options(arguments)

@@ -12,7 +12,7 @@ from trueodds.sums.resolution_option import add_resolution, resolution_of
 
 if TYPE_CHECKING:
     from trueodds.metrics import Costs
-    from trueodds.reports.table.form import Form
+    from trueodds.reports.table.reading import Form
 
 
 class OptionsError(UserError, ValueError):
@@ -47,7 +47,7 @@ def add_form(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
 
 def form_of(arguments: argparse.Namespace) -> Form:
     """Build the form from the arguments of `add_form` and --positive."""
-    from trueodds.reports.table.form import Form
+    from trueodds.reports.table.reading import Form
 
     return Form(
         label=arguments.label,

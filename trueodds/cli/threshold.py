@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Read the table, print the threshold and write the file."""
     from trueodds.files import FileError, write_json
     from trueodds.reports.table import reading as tables
-    from trueodds.reports.table.acting import acting_threshold, sample_evenly
+    from trueodds.reports.table.acting_threshold import acting_threshold, sample_evenly
     from trueodds.sums.inputs import check_level
 
     costs = costs_of(arguments)
@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def text_of(result: ActingThreshold, *, by: ActingBy | None = None, costs: bool = False) -> list[str]:
     """Format the result as lines: one or two sentences for each group."""
-    from trueodds.reports.table.acting import reading
+    from trueodds.reports.table.acting_threshold import reading
     from trueodds.reports.words import level, percent
     from trueodds.texts import capitalise
 

@@ -4,7 +4,10 @@
 decides on retries. It is in `calls` and `attempts` and does no I/O.
 """
 
-from trueodds.client.answers import (
+from trueodds.client.clients import AsyncClient, Client
+from trueodds.client.decisions import DecidedQuestion, DecisionSummary
+from trueodds.client.labelled import Labelled
+from trueodds.client.responses import (
     NO_ANSWER,
     CallError,
     DeleteSummary,
@@ -16,9 +19,6 @@ from trueodds.client.answers import (
     Versions,
     VoidSummary,
 )
-from trueodds.client.clients import AsyncClient, Client
-from trueodds.client.decisions import DecidedQuestion, DecisionSummary
-from trueodds.client.labelled import Labelled
 
 __all__ = [
     "NO_ANSWER",

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import IO, Any, NamedTuple, TypeAlias, TypeVar
 
-from trueodds.client.answers import NO_ANSWER, CallError
 from trueodds.client.queries import encode_query
+from trueodds.client.responses import NO_ANSWER, CallError
 from trueodds.texts import plural
 
 JSON, NDJSON = "application/json", "application/x-ndjson"

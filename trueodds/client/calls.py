@@ -20,7 +20,16 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.client.answers import (
+from trueodds.client.attempts import JSON, NDJSON, Endpoint, Steps
+from trueodds.client.decisions import DecisionSummary, Pair, pair_of
+from trueodds.client.decisions import chunks as decision_chunks
+from trueodds.client.decisions import summary_of as decision_summary
+from trueodds.client.instances import Instance, instances_of
+from trueodds.client.labelled import NO_ROWS, Labelled
+from trueodds.client.labels import label_rows
+from trueodds.client.observations import observation_rows, shared_options
+from trueodds.client.queries import ObserveOptions, PredictOptions, ReportQuery, encode_query
+from trueodds.client.responses import (
     CallError,
     DeleteSummary,
     LabelSummary,
@@ -31,15 +40,6 @@ from trueodds.client.answers import (
     VoidSummary,
     fields_of,
 )
-from trueodds.client.attempts import JSON, NDJSON, Endpoint, Steps
-from trueodds.client.decisions import DecisionSummary, Pair, pair_of
-from trueodds.client.decisions import chunks as decision_chunks
-from trueodds.client.decisions import summary_of as decision_summary
-from trueodds.client.instances import Instance, instances_of
-from trueodds.client.labelled import NO_ROWS, Labelled
-from trueodds.client.labels import label_rows
-from trueodds.client.observations import observation_rows, shared_options
-from trueodds.client.queries import ObserveOptions, PredictOptions, ReportQuery, encode_query
 from trueodds.errors import ConfigError
 from trueodds.files import atomic_write, naming
 from trueodds.texts import plural, short
@@ -519,7 +519,8 @@ class Calls:
             version: Version whose alarm has fired.
             who: Your name, for the log.
             why: Your reason, for the log.
-            null: The null hypothesis whose alarm has fired: `ece`, `point` or `positive`. None means all of them.
+            null: The null hypothesis whose alarm has fired: `ece`, `positive`, `levels` or `point`. None means
+                all of them.
         """
         tree = {"model": model, "version": version, "who": who, "why": why, "null": null}
         return _alarm(self._endpoint, "acknowledge", tree)

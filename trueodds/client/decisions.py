@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from datetime import datetime
 from typing import Any
 
-from trueodds.client.answers import fields_of
 from trueodds.client.observations import plain_time
+from trueodds.client.responses import fields_of
 from trueodds.errors import ConfigError, unknown
 from trueodds.texts import short
 

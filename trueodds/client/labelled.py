@@ -12,7 +12,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.client.answers import CallError
+from trueodds.client.responses import CallError
 from trueodds.sums.rounding import EXACT, Resolution
 
 NO_ROWS = ("no_labels", "unknown_model", "unknown_version")

@@ -9,8 +9,8 @@ import numpy as np
 import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
 
 from trueodds.drawing.axis import Across, Point, Scale, line, n, nice_top
-from trueodds.drawing.classes import AFTER as CIRCLE
-from trueodds.drawing.classes import LEAST
+from trueodds.drawing.class_chart import AFTER as CIRCLE
+from trueodds.drawing.class_chart import LEAST
 from trueodds.drawing.picture import LETTER, LegendEntry, Panel, picture
 from trueodds.evaluation.measurement import EvaluationSettings, FailedFit, Measurement
 

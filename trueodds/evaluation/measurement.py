@@ -96,6 +96,8 @@ def measure_probabilities(
     cells = ClassCells.of(p_NC, bins)
     sweep, above = metrics.sweep_ece(p_NC, labels_N), metrics.fraction_above(sums)
     brier = metrics.brier_decomposition(p_NC, labels_N, bins=bins)
+    of_people = {} if counts_NC is None else samplewise_values(p_NC, counts_NC, settings.level)
+    of_positive = None if positive is None else positive_values(positive, p_NC, labels_N, settings)
     values = {
         **metrics.summary(sums, bins=bins, level=settings.level),
         "calibration_p_value": metrics.calibration_test(sums, bins=bins).p_value,
@@ -126,9 +128,8 @@ def measure_probabilities(
         "accuracy_above_99": above.accuracy,
         "mean_entropy": metrics.mean_entropy(p_NC),
         **_uncertainty(sums, cells, p_NC, labels_N, settings),
-        **({} if counts_NC is None else samplewise_values(p_NC, counts_NC, settings.level)),
+        **of_people,
     }
-    of_positive = None if positive is None else positive_values(positive, p_NC, labels_N, settings)
     return Measurement(name, sums, values, ece_C, cells.floor_C, of_positive)
 
 

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from trueodds.metrics.significance.differences import Difference, holm, of_rows
 from trueodds.metrics.significance.squared_error import squared_calibration_difference
 from trueodds.sums.inputs import Array
-from trueodds.sums.losses import brier_of, nll_of
+from trueodds.sums.losses import brier_of, nll_of, rounded_losses
 from trueodds.sums.positive import losses_of_positive
-from trueodds.sums.rounding import EXACT, Resolution, rounded_losses
+from trueodds.sums.rounding import EXACT, Resolution
 
 LEVEL = 0.05
 """Significance level after Holm's correction."""
@@ -112,13 +112,13 @@ class TestedDifference:
         """Whether the difference is significant."""
         return self.adjusted_p < LEVEL
 
-    def sentence(self, ours: str, theirs: str, *, corrected: bool = True, seeds: bool = True) -> str:
+    def sentence(self, ours: str, theirs: str, *, correction: bool = True, seeds: bool = True) -> str:
         """Describe the difference with its interval and its significance.
 
         Args:
             ours: Name before the colon.
             theirs: Name of the other method in the genitive, such as "the baseline's".
-            corrected: Whether several differences were tested, so that Holm's correction is named.
+            correction: Whether several differences were tested, so that Holm's correction is named.
             seeds: Whether the number of seeds is stated.
         """
         d = self.difference
@@ -133,45 +133,45 @@ class TestedDifference:
                 seen = f"{scale * self.detectable:.{digits}f}{unit}"
                 verdict += f"; a difference of {seen} would have been seen in 80% of repetitions"
         nets = f"; {d.seeds} seeds" if d.seeds > 1 else f"; {ONE_SEED}"
-        p = f"p {self.adjusted_p:.2g}" + " after Holm's correction" * corrected
+        p = f"p {self.adjusted_p:.2g}" + " after Holm's correction" * correction
         about = f"{ours}: {WORDS[self.measure]} {scale * d.mean:+.{digits}f}{unit}"
         return f"{about} [{low}, {high}], {verdict} ({p}{nets * seeds})."
 
 
-def adjust_p_values(measured: Sequence[tuple[str, Difference]]) -> list[TestedDifference]:
+def adjust_p_values(differences: Sequence[tuple[str, Difference]]) -> list[TestedDifference]:
     """Correct the p-values of differences, separately for each measure, and keep their order.
 
     Args:
-        measured: Measures with their differences, each of which has a p-value.
+        differences: Measures with their differences, each of which has a p-value.
     """
     by_measure: dict[str, list[int]] = {}
-    for place, (measure, _) in enumerate(measured):
+    for place, (measure, _) in enumerate(differences):
         by_measure.setdefault(measure, []).append(place)
     of_place: dict[int, TestedDifference] = {}
     for measure, places in by_measure.items():
-        some = [measured[place][1] for place in places]
+        some = [differences[place][1] for place in places]
         adjusted = holm([1.0 if d.p_value is None else d.p_value for d in some])
         for place, d, p in zip(places, some, adjusted, strict=True):
             of_place[place] = TestedDifference(measure, d, p, d.detectable(LEVEL / len(places)))
-    return [of_place[place] for place in range(len(measured))]
+    return [of_place[place] for place in range(len(differences))]
 
 
-def summary(tested: Iterable[TestedDifference], theirs: str = "the baseline") -> str:
+def summary(differences: Iterable[TestedDifference], theirs: str = "the baseline") -> str:
     """Count the significant differences and state which would have been found; "" if there are none."""
-    tested = list(tested)
-    if not tested:
+    differences = list(differences)
+    if not differences:
         return ""
-    names = ", ".join(WORDS[measure] for measure in MEASURES if any(one.measure == measure for one in tested))
-    of, real = f"tested differences ({names}) to {theirs}", sum(one.is_real for one in tested)
-    told = f"does not explain {real} of {len(tested)}" if real else f"explains all {len(tested)}"
-    return f"Chance {told} {of}. {_seen(tested)}".strip()
+    names = ", ".join(WORDS[measure] for measure in MEASURES if any(one.measure == measure for one in differences))
+    of, real = f"tested differences ({names}) to {theirs}", sum(one.is_real for one in differences)
+    told = f"does not explain {real} of {len(differences)}" if real else f"explains all {len(differences)}"
+    return f"Chance {told} {of}. {_detectable_differences(differences)}".strip()
 
 
-def _seen(tested: Sequence[TestedDifference]) -> str:
+def _detectable_differences(differences: Sequence[TestedDifference]) -> str:
     """Describe the differences that would have been found, from the most to the least precise comparison."""
     ranges = []
     for measure in MEASURES:
-        sizes = [one.detectable for one in tested if one.measure == measure and one.detectable is not None]
+        sizes = [one.detectable for one in differences if one.measure == measure and one.detectable is not None]
         if sizes:
             scale, unit, digits = SCALES[measure]
             low, high = (f"{scale * value:.{digits}f}" for value in (min(sizes), max(sizes)))

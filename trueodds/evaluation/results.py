@@ -71,8 +71,8 @@ def evaluate(
         ConfigError: An entry of `settings.compare` is invalid.
     """
     others = measure_others(calibrator, validation, test, settings, positive, counts_NC)
-    rows = test.logits_NC, test.labels_N
-    before, after = (measure(each, *rows, settings, positive, counts_NC) for each in (Identity(), calibrator))
+    before = measure(Identity(), test.logits_NC, test.labels_N, settings, positive, counts_NC)
+    after = measure(calibrator, test.logits_NC, test.labels_N, settings, positive, counts_NC)
     panel = None if counts_NC is None else panel_values(counts_NC)
     return Results(before, after, others, calibrator, settings, panel)
 

@@ -92,7 +92,7 @@ class ShiftResults:
 
 
 def evaluate(
-    calibrator: Calibrator, validation: Logits, shifted: ShiftedLogits, settings: EvaluationSettings
+    calibrator: Calibrator, validation: Logits, logits: ShiftedLogits, settings: EvaluationSettings
 ) -> ShiftResults:
     """Evaluate the corrupted rows without `calibrator`, with it, and with each of `settings.compare`.
 
@@ -109,17 +109,17 @@ def evaluate(
             problems[entry] = str(fitted)
         else:
             roles.append(Role(entry, "compared", fitted))
-    labels_N, bins = shifted.clean.labels_N, settings.bins
-    clean = [figures(one.calibrator, shifted.clean.logits_NC, labels_N, bins) for one in roles]
+    labels_N, bins = logits.clean.labels_N, settings.bins
+    clean = [figures(one.calibrator, logits.clean.logits_NC, labels_N, bins) for one in roles]
     values: list[list[list[Array]]] = [[] for _ in roles]
-    for _, logits_SNC in shifted:  # each corruption is read once, because its file has 20 MB
+    for _, logits_SNC in logits:  # each corruption is read once, because its file has 20 MB
         for table, one in zip(values, roles, strict=True):
             table.append([figures(one.calibrator, logits_NC, labels_N, bins) for logits_NC in logits_SNC])
     measurements = [
         ShiftMeasurement(one.name, one.role, of_clean, np.moveaxis(np.array(table), -1, 0))
         for one, of_clean, table in zip(roles, clean, values, strict=True)
     ]
-    return ShiftResults(measurements, problems, shifted.corruptions, shifted.severities, shifted.description, settings)
+    return ShiftResults(measurements, problems, logits.corruptions, logits.severities, logits.description, settings)
 
 
 def by_severity(one: ShiftMeasurement, severities: Sequence[int], level: float) -> dict[str, Any]:

@@ -6,12 +6,12 @@ The model passes once through these steps:
   beside it
 - understand: understanding finds the kind of input that the file and the rows agree on; for texts, hostile tries the
   tokenizer
-- rewrite: rewriting adds nodes before and behind the graph, so that it takes rows of the kind and gives logits;
-  inference runs it in onnxruntime
-- class_names: names the class of each logit and of each row
-- agreement: checks the logits of the rows with their labels and with the maker's own probabilities
+- rewrite: rewriting adds nodes before and behind the graph, so that it takes rows of the kind and gives logits, and
+  runs it in onnxruntime
+- score: scoring names the class of each logit and of each row, computes the logits of the rows, and checks them with
+  the labels and the maker's own probabilities
 
-importer takes these steps, scores the rows, compares calibrators, and writes the bundle after a trial.
+importer takes these steps, compares calibrators, and writes the bundle after a trial.
 
 Other modules:
 

@@ -19,7 +19,7 @@ from trueodds.files import read_npz
 from trueodds.importing import forms
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs.columns import read_npy
-from trueodds.inputs.vector import labelled
+from trueodds.inputs.vector import labelled_table
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
 from trueodds.reports.table.evaluation import CalibrationReport, report
@@ -284,7 +284,7 @@ def _of_arrays(
 
 
 def _of_table(path: Path, label: str, probabilities: bool) -> _Values:
-    classes, values_NC, names = labelled.read(path, label)
+    classes, values_NC, names = labelled_table.read(path, label)
     if len(classes) == 1:
         cure = "give one column for each class, such as 1 - p for the other one of two"
         raise LabelledRowsError(f"{path} has one column, {classes[0]!r}, beside the labels; {cure}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trueodds.inputs.text.tokens import Side
-from trueodds.texts import listed
+from trueodds.texts import quotes
 
 CONFIG, TOKENIZER_CONFIG = "config.json", "tokenizer_config.json"
 LARGEST = 2**24
@@ -118,7 +118,7 @@ def _problem_of(table: object) -> str:
         return "is not an object of numbers of outputs with their names"
     names = list(table.values())
     if gaps := [k for k in range(len(table)) if str(k) not in table]:
-        numbers = f"has the numbers {listed(list(table))}, and {gaps[0]} is not among them"
+        numbers = f"has the numbers {quotes(list(table))}, and {gaps[0]} is not among them"
         return f"{numbers}; needed is every number from 0 on"
     if len(set(names)) < len(names):
         name = next(name for name in names if names.count(name) > 1)

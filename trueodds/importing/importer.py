@@ -7,38 +7,29 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any
 
 from trueodds import calibrators, logits
-from trueodds.bundle import METRICS, MODEL, Bundle, BundleError, Description, Reference, RiskCoverage
+from trueodds.bundle import METRICS, MODEL, Bundle, BundleError, Description, Reference, RiskCoverage, trial
 from trueodds.calibrators.selection import Selection, default_candidates
 from trueodds.errors import ConfigError
 from trueodds.evaluation.results import Results, evaluate
-from trueodds.evaluation.splits import balanced_split
 from trueodds.files import write_bytes
 from trueodds.importing import onnx_file, signature
-from trueodds.importing.agreement import check_order, compare_with_maker
-from trueodds.importing.class_names import check_seen, class_names, class_numbers
-from trueodds.importing.errors import LabelledRowsError, ModelFileError
+from trueodds.importing.errors import ModelFileError
 from trueodds.importing.import_options import ImportOptions
-from trueodds.importing.inference import ServableModel, logits_of, session, try_bundle
-from trueodds.importing.labelled_rows import ImportRows, batches
-from trueodds.importing.rewriting import rewrite
+from trueodds.importing.labelled_rows import ImportRows
+from trueodds.importing.rewriting import ServableModel, rewrite, session
+from trueodds.importing.scoring import ScoredModel, score_rows
 from trueodds.importing.understanding import understand
-from trueodds.inputs import Inputs, VectorInput
-from trueodds.logits import Logits
+from trueodds.inputs import Inputs
 from trueodds.processes.limited import step
-from trueodds.processes.progress import counted
 from trueodds.sums.ordered import check_level_names
 from trueodds.sums.positive import PositiveClass
 from trueodds.texts import NAME
 
 METHOD = "imported"
 """Name on the card instead of a training method."""
-LEAST = 20
-"""Smallest number of labelled rows for the calibrator, and for the test."""
 BUNDLE, LOGITS = "bundle", "logits.npz"
 
 
@@ -49,22 +40,6 @@ class Judging:
     compare: Sequence[str]
     bins: int = 15
     level: float = 0.95
-
-
-@dataclass(frozen=True)
-class ScoredModel:
-    """A servable model with its logits of labelled rows."""
-
-    model: ServableModel
-    classes: tuple[str, ...]
-    splits: dict[str, Logits]
-    """Logits and labels of `val`, for the calibrator, and `test`."""
-    golden: Inputs
-    """First row of `val`."""
-    golden_logits: npt.NDArray[np.float32]
-    """The model's logits of that row alone, (C,)."""
-    data_sha256: str
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -141,41 +116,7 @@ def score(
 ) -> ScoredModel:
     """Convert a model and compute its logits on both splits. Arguments and errors are those of `import_model`."""
     model = convert(path, labelled, options)
-    names, of_classes = class_names(model, labelled)
-    labels_N = class_numbers(labelled, names)
-    if not options.allow_unseen:
-        check_seen(labels_N, names, labelled)
-    rows, labels = {"val": labelled}, {"val": labels_N}
-    if test is not None:
-        rows["test"], labels["test"] = test, class_numbers(test, names)
-    least = LEAST if test is not None else 2 * LEAST
-    if few := next((each for each in rows.values() if len(each) < least), None):
-        raise LabelledRowsError(
-            f"{few.source} holds {len(few)} rows; at least {least} are needed, {LEAST} in each split"
-        )
-    step(f"scoring the rows by {path}")
-    inputs = {
-        split: counted(batches(model.kind, each), len(each), f"score {each.source}", model.kind.noun)
-        for split, each in rows.items()
-    }
-    splits = {split: Logits(logits_of(model, rows[split], inputs[split]), labels[split]) for split in rows}
-    val, golden = splits["val"], model.sample[:1]
-    if options.expected is not None:
-        compare_with_maker(model, options.expected, val.logits_NC, names, labelled)
-    if not options.classes:
-        check_order(val, labelled, names)
-    if test is None:
-        judging_N, fitting_N = balanced_split(labels_N, len(labels_N) // 2, seed)
-        splits = {
-            split: Logits(val.logits_NC[index_N], labels_N[index_N])
-            for split, index_N in (("val", fitting_N), ("test", judging_N))
-        }
-    sha256 = labelled.sha256() if test is None else f"{labelled.sha256()} {test.sha256()}"
-    features = model.kind.features if isinstance(model.kind, VectorInput) else ()
-    renamed = (note for each in rows.values() if features for note in each.notes(features))
-    return ScoredModel(
-        model, names, splits, golden[0], model.run(golden)[0], sha256, (*model.notes, *of_classes, *renamed)
-    )
+    return score_rows(model, labelled, test, options, seed=seed)
 
 
 def convert(path: Path, rows: ImportRows, options: ImportOptions) -> ServableModel:
@@ -225,11 +166,28 @@ def _write_bundle(
                 file,
                 calibrator,
                 description,
-                golden_input=scored.golden,
-                golden_logits=scored.golden_logits,
+                golden_input=model.sample[0],
+                golden_logits=model.golden_logits,
                 reference=Reference.of(calibrator(val.logits_NC).max(axis=1)),
                 trial=try_bundle,
             )
         except BundleError as error:  # the message names a temporary folder
             problem = re.sub(r"\S*/" + re.escape(MODEL), "the model", str(error))
             raise ModelFileError(f"the service would refuse the bundle of {name}: {problem}") from None
+
+
+def try_bundle(bundle: Bundle) -> None:
+    """Load a bundle's graph as the service does, and check its answers, row by row and in a full batch.
+
+    Raises:
+        ModelFileError: onnxruntime refuses the graph.
+        BundleError: The service would refuse the bundle, or an answer depends on the other rows of its batch.
+    """
+    graph = session(str(bundle.model_path), bundle.model_path)
+    names = [tensor.name for tensor in graph.get_inputs()]
+
+    def infer(rows: Inputs) -> Any:
+        return graph.run([graph.get_outputs()[0].name], bundle.card.input.feed(rows, names))[0]
+
+    rows = trial.check(bundle, graph.get_inputs(), graph.get_outputs(), infer)
+    trial.check_batch(bundle, rows, infer)

@@ -20,11 +20,11 @@ from trueodds.importing import forms
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs import ImageInput, Input, InputError, Inputs, Limits, TextInput, VectorInput, columns
 from trueodds.inputs.image.formats import SUFFIXES
-from trueodds.inputs.text import labelled
-from trueodds.inputs.vector.labelled import check_classes
-from trueodds.inputs.vector.labelled import read as read_table
+from trueodds.inputs.text import labelled_texts
+from trueodds.inputs.vector.labelled_table import check_classes
+from trueodds.inputs.vector.labelled_table import read as read_table
 from trueodds.processes.choices import LABEL
-from trueodds.texts import alike, listed
+from trueodds.texts import alike, quotes
 
 VALUES = 2_400_000
 """Numbers in a batch: 16 images of 224 x 224. onnxruntime gains nothing from larger batches."""
@@ -102,18 +102,17 @@ class ImportRows:
         """
         if isinstance(self.x, tuple) or not self.features or self.features == tuple(features):
             return self
-        if renamed := alike(features, self.features):
-            names = {other: name for name, other in renamed.items()}
-            return replace(self, features=tuple(names.get(name, name) for name in self.features)).reorder(features)
-        if missing := [name for name in features if name not in self.features]:
-            near = nearest(missing[0], self.features)
-            problem = f"{self.source} has no column {listed(missing)}, which the model takes"
-            raise LabelledRowsError(f"{problem}; it has {listed(self.features)}.{near}")
-        if more := [name for name in self.features if name not in features]:
+        renamed = {other: name for name, other in alike(features, self.features).items()}
+        names = [renamed.get(name, name) for name in self.features]
+        if missing := [name for name in features if name not in names]:
+            near = nearest(missing[0], names)
+            problem = f"{self.source} has no column {quotes(missing)}, which the model takes"
+            raise LabelledRowsError(f"{problem}; it has {quotes(names)}.{near}")
+        if more := [name for name in names if name not in features]:
             cure = "remove it from the table, or give it with --label if it holds the labels"
-            problem = f"{self.source} has the column {listed(more)}, which the model does not take"
+            problem = f"{self.source} has the column {quotes(more)}, which the model does not take"
             raise LabelledRowsError(f"{problem}; {cure}")
-        order = [self.features.index(name) for name in features]
+        order = [names.index(name) for name in features]
         return replace(self, x=self.x[:, order], features=tuple(features))
 
     def notes(self, features: Sequence[str]) -> tuple[str, ...]:
@@ -139,7 +138,7 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False) -> ImportRows:
     if texts and (path.is_dir() or (path.is_file() and path.suffix in columns.SUFFIXES)):
         rows = _texts(path, label)
     elif texts and path.exists():
-        raise LabelledRowsError(f"{path} holds no texts; allowed are {labelled.FORMS}")
+        raise LabelledRowsError(f"{path} holds no texts; allowed are {labelled_texts.FORMS}")
     elif path.is_dir():
         rows = _folder(path)
     elif path.is_file() and path.suffix == ".npz":
@@ -176,7 +175,7 @@ def batches(kind: Input, rows: ImportRows) -> Iterator[Inputs]:
 
 
 def _texts(path: Path, label: str) -> ImportRows:
-    found = labelled.of_folder(path) if path.is_dir() else labelled.of_table(path, label, setting="--label")
+    found = labelled_texts.of_folder(path) if path.is_dir() else labelled_texts.of_table(path, label, setting="--label")
     if not path.is_dir():
         check_classes(path, label, set(found.labels), len(found.labels))
     x = np.empty(len(found.texts), object)  # NumPy's text type would take the longest text's memory for each

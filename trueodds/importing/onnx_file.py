@@ -14,7 +14,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import checker, external_data_helper, version_converter
 
-from trueodds.bundle import unloadable
+from trueodds.bundle import trial
 from trueodds.importing.errors import ModelFileError
 
 Model = onnx.ModelProto
@@ -193,8 +193,8 @@ def _check_operators(model: Model, path: Path) -> None:
     known = {*DOMAINS, *(function.domain for function in model.functions)}
     custom = sorted({(node.domain, node.op_type) for node in model.graph.node if node.domain not in known})
     named = ", ".join(map(".".join, custom))
-    if any(domain in unloadable.EXTENSIONS for domain, _ in custom):
-        raise ModelFileError(unloadable.extensions(path, named))
+    if any(domain in trial.EXTENSIONS for domain, _ in custom):
+        raise ModelFileError(trial.why_extensions(path, named))
     if custom:
         cure = "export the model with ONNX's own operators"
         raise ModelFileError(f"{path} has custom operators that onnxruntime does not support: {named}; {cure}")

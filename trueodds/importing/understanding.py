@@ -20,7 +20,7 @@ from trueodds.inputs import ImageInput, Input, Inputs, TextInput, VectorInput
 from trueodds.inputs.text.kind import MOST, MOST_CHARACTERS
 from trueodds.inputs.text.tokens import Stated
 from trueodds.processes.limited import step
-from trueodds.texts import listed
+from trueodds.texts import quotes
 
 SAMPLE = 32
 """Number of rows that a converted model is tried on."""
@@ -92,10 +92,10 @@ def _vector_input(file: ModelFile, rows: ImportRows) -> tuple[VectorInput, tuple
         problem = f"{rows.source} has {columns} features in each row, and {path} takes {wanted}"
         raise LabelledRowsError(f"{problem}; give the columns that the model was trained on, in their order")
     if rows.features and not own:
-        order = f"the columns of {rows.source} are used in their order: {listed(names)}"
+        order = f"the columns of {rows.source} are used in their order: {quotes(names)}"
         notes.append(f"The model does not name its features; {order}.")
     if own and not rows.features:
-        order = f"they are used in the order of the model's features: {listed(names)}"
+        order = f"they are used in the order of the model's features: {quotes(names)}"
         notes.append(f"{rows.source} does not name its columns; {order}.")
     if preprocessing is not None:
         preprocessing.check_channels(len(names), "features")

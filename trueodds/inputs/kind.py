@@ -146,7 +146,7 @@ class InputKind(BaseModel, ABC):
         """Columns of a CSV body. `texts.alike` matches them too."""
         return ()
 
-    def renamed(self, instances: Sequence[Any]) -> dict[str, str]:
+    def other_spellings(self, instances: Sequence[Any]) -> dict[str, str]:
         """Return the names in JSON objects that are spelled differently from the model's, by the model's name."""
         return {}
 

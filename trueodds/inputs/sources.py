@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, get_args
 
 from trueodds.errors import nearest
-from trueodds.texts import listed, short
+from trueodds.texts import quotes, short
 
 ConfidenceSource = Literal["native", "logprob", "verbalised", "votes"]
 SOURCES: tuple[ConfidenceSource, ...] = get_args(ConfidenceSource)
@@ -105,9 +105,9 @@ def from_logprobs(logprobs: Any, classes: Sequence[str]) -> ClassProbabilities:
         )
     label_mass = min(sum(mass_C), 1.0)
     if label_mass <= 0:
-        held = f"the tokens {listed(strange, 5)}" if strange else "no token"
+        held = f"the tokens {quotes(strange, 5)}" if strange else "no token"
         raise SourceError(
-            f"logprobs has {held}, and none of them is a class; the classes are {listed(list(classes), 5)}. Ask for the"
+            f"logprobs has {held}, and none of them is a class; the classes are {quotes(list(classes), 5)}. Ask for the"
             f" names of the classes, one token each.{nearest(strange[0][:100], classes) if strange else ''}"
         )
     if unlisted := named_C.count(False):
@@ -248,7 +248,7 @@ def _votes_of(votes: Any, classes: Sequence[str]) -> list[int]:
             place = _place(name.strip(), places)
             if place is None:
                 raise SourceError(
-                    f"votes has {short(name)}, which is no class; the classes are {listed(list(classes), 5)}. Leave"
+                    f"votes has {short(name)}, which is no class; the classes are {quotes(list(classes), 5)}. Leave"
                     f" samples without an answer out.{nearest(name[:100], classes)}"
                 )
             counts[place] += _count(count)

@@ -100,7 +100,7 @@ def cell_of(text: str) -> str:
     return unescape(text.strip())
 
 
-def separator(head: Sequence[str], wanted: Sequence[str] = ()) -> str:
+def separator(head: Sequence[str], columns: Sequence[str] = ()) -> str:
     """Return the separator of a table that begins with these lines.
 
     It is the one that finds most of the wanted columns. Among equals it gives every line as many cells as the header,
@@ -111,7 +111,7 @@ def separator(head: Sequence[str], wanted: Sequence[str] = ()) -> str:
         rows = _begun(head, mark)
         names = {cell_of(cell) for cell in rows[0]} if rows else set()
         widths = {len(row) for row in rows if row}
-        return len(names & {*wanted}), len(widths) == 1 and widths != {1}, len(rows[0]) if rows else 0
+        return len(names & {*columns}), len(widths) == 1 and widths != {1}, len(rows[0]) if rows else 0
 
     return max(SEPARATORS, key=fit)
 
@@ -124,10 +124,10 @@ def _begun(head: Sequence[str], mark: str) -> list[list[str]]:
     return rows
 
 
-def rows_of(lines: Iterable[str], wanted: Sequence[str] = ()) -> tuple[list[str], Iterator[Row]]:
+def rows_of(lines: Iterable[str], columns: Sequence[str] = ()) -> tuple[list[str], Iterator[Row]]:
     """Return the names of the columns in the first row (none for an empty file) and the rows below, without blank ones.
 
-    `wanted` are the expected columns, which determine the separator.
+    `columns` are the expected columns, which determine the separator.
 
     Raises:
         UnreadableError: A quote is not closed. Reading the rows may raise it too.
@@ -135,12 +135,12 @@ def rows_of(lines: Iterable[str], wanted: Sequence[str] = ()) -> tuple[list[str]
     """
     rest = iter(lines)
     head = list(islice(rest, SAMPLE))
-    cells = _number_rows(reader(chain(head, rest), separator(head, wanted)))
+    cells = _number_rows(reader(chain(head, rest), separator(head, columns)))
     names = [cell_of(cell) for cell in next(cells, (1, []))[1]]
     return names, _of_width(cells, len(names))
 
 
-def columns_of(body: bytes, wanted: Sequence[str]) -> tuple[list[str], Iterator[Row], dict[str, str]]:
+def columns_of(body: bytes, columns: Sequence[str]) -> tuple[list[str], Iterator[Row], dict[str, str]]:
     """Return the names of a body's columns and its rows, like `rows_of`.
 
     A column that `alike` finds gets the wanted name.
@@ -150,8 +150,8 @@ def columns_of(body: bytes, wanted: Sequence[str]) -> tuple[list[str], Iterator[
     Raises:
         UnreadableError: The body is not UTF-8, or a quote is not closed.
     """
-    names, rows = rows_of(lines_of(body), wanted)
-    renamed = alike(wanted, names)
+    names, rows = rows_of(lines_of(body), columns)
+    renamed = alike(columns, names)
     by_name = {other: name for name, other in renamed.items()}
     return [by_name.get(name, name) for name in names], rows, renamed
 

@@ -13,7 +13,7 @@ is wrong, and `n` is the number of rows. Array names end with their axes: `logit
 
 from trueodds.metrics.alarms.gain_sequence import GainSequence, gain_evidence, gain_sequence
 from trueodds.metrics.alarms.in_the_large import PositiveEProcess
-from trueodds.metrics.alarms.ordered import OrderedEProcess
+from trueodds.metrics.alarms.level_alarm import OrderedEProcess
 from trueodds.metrics.alarms.prequential import Prequential
 from trueodds.metrics.alarms.promise import RiskEProcess
 from trueodds.metrics.alarms.sequential import EProcess, ShiryaevRoberts, blocks
@@ -42,15 +42,15 @@ from trueodds.metrics.human_labels import (
 )
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.intervals.calibration_error import EceInterval, NoiseFloor, ece_interval, noise_floor
-from trueodds.metrics.intervals.calibration_ratio import CalibrationRatio, calibration_ratio, positives_needed
+from trueodds.metrics.intervals.calibration_ratio import CalibrationRatio, calibration_ratio, needed_positives
 from trueodds.metrics.intervals.classwise_ece import (
     classwise_ece_interval,
     classwise_noise_floor,
     noise_floor_per_class,
 )
 from trueodds.metrics.intervals.confidence_sequence import GapSequence, gap_sequence
+from trueodds.metrics.intervals.level_intervals import LevelBias, level_bias, rps_interval
 from trueodds.metrics.intervals.mce import MceInterval, mce_interval, mce_noise_floor
-from trueodds.metrics.intervals.ordered import LevelBias, level_bias, rps_interval
 from trueodds.metrics.intervals.proper_scores import ScoreInterval, score_interval
 from trueodds.metrics.intervals.risk_sequence import RiskSequence, risk_sequence
 from trueodds.metrics.labelling.coverage import (
@@ -70,8 +70,8 @@ from trueodds.metrics.labelling.weighted_ece import (
     inverse_probability_ece,
     weighted_ece,
 )
-from trueodds.metrics.ordered import rps
 from trueodds.metrics.ranked import whole_bins
+from trueodds.metrics.ranked_probability import rps
 from trueodds.metrics.scores import (
     FractionAbove,
     accuracy,
@@ -85,8 +85,8 @@ from trueodds.metrics.scores import (
 )
 from trueodds.metrics.significance.at_least import AtLeast, at_least
 from trueodds.metrics.significance.calibration import CalibrationTest, calibration_test
+from trueodds.metrics.significance.confidence_drift import ConfidenceDrift, confidence_drift
 from trueodds.metrics.significance.differences import Difference
-from trueodds.metrics.significance.drift import ConfidenceDrift, confidence_drift
 from trueodds.metrics.significance.expected_calibration_error import EceTest, ece_test
 from trueodds.metrics.significance.kolmogorov_smirnov import KsTest, ks_test
 from trueodds.metrics.significance.squared_error import (
@@ -192,7 +192,7 @@ __all__ = [
     "nll",
     "noise_floor",
     "noise_floor_per_class",
-    "positives_needed",
+    "needed_positives",
     "risk_sequence",
     "rps",
     "rps_interval",

@@ -18,8 +18,8 @@ from trueodds.errors import unknown
 from trueodds.metrics.ranked import BINNINGS, Integers, Ranked, assign_bins, bins_of, cut, rank_predictions
 from trueodds.metrics.scores import Predictions
 from trueodds.sums.bins import Binning, Bins
-from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array
+from trueodds.sums.label_forms import as_rows
 
 Norm = Literal["l1", "l2", "max"]
 NORMS: tuple[Norm, ...] = ("l1", "l2", "max")
@@ -276,8 +276,9 @@ def sweep_ece(
 ) -> SweepEce:
     """Compute the monotonic sweep calibration error: `ece` in the number of bins that the data allow.
 
-    The number is the largest b <= n such that accuracy never falls from one occupied bin to the next, in 1, 2, .., b
-    bins. Equal widths are those of the raw confidences, for any b. From sums, a cell counts at its mean confidence.
+    The number is the largest b <= n for which accuracy never falls from one occupied bin to the next, in b bins and in
+    every smaller number of bins. Equal widths are those of the raw confidences, for any b. From sums, a cell counts at
+    its mean confidence.
 
     From sums, if the number of bins is the same, the l1 value is within the bound that `ece` states for equal mass. For
     equal widths the bound is 2/n sum_cells max(A, n_i - A), over the cells that an edge goes through. Accuracy may fall

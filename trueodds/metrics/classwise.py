@@ -10,8 +10,8 @@ import numpy.typing as npt
 from trueodds.errors import unknown
 from trueodds.metrics.ranked import BINNINGS, mass_bins, rank
 from trueodds.sums.bins import Binning, bin_of, check_bins
-from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, as_matrix, check_labels, is_number
+from trueodds.sums.label_forms import as_rows
 from trueodds.sums.rows import checked_blocks
 
 COLUMNS_AT_ONCE = 16  # columns copied together, so that each cache line of row-major input is read once

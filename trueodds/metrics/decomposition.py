@@ -11,7 +11,7 @@ import numpy.typing as npt
 from trueodds.metrics.ranked import assign_bins, rank_predictions
 from trueodds.metrics.scores import Predictions
 from trueodds.sums.bins import Binning
-from trueodds.sums.forms import as_rows
+from trueodds.sums.label_forms import as_rows
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from scipy.special import gammaln, stdtrit
 
 from trueodds.errors import unknown
 from trueodds.metrics.intervals.binomial import mean_deviation
-from trueodds.sums.columns import as_columns
 from trueodds.sums.inputs import (
     ROW_SUM_TOLERANCE,
     Array,
@@ -22,6 +21,7 @@ from trueodds.sums.inputs import (
     check_probabilities,
 )
 from trueodds.sums.rows import ELEMENTS, checked_blocks
+from trueodds.sums.two_columns import as_columns
 
 Distance = Literal["l1", "l2", "max"]
 DISTANCES: tuple[Distance, ...] = ("l1", "l2", "max")

@@ -14,13 +14,13 @@ import numpy.typing as npt
 from scipy.special import xlogy
 
 from trueodds.sums.bins import CELLS, EDGES
-from trueodds.sums.columns import as_columns
-from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, is_number
+from trueodds.sums.label_forms import as_rows
 from trueodds.sums.losses import SMALLEST_PROBABILITY, WORST_NLL
 from trueodds.sums.rounding import Given
 from trueodds.sums.rows import checked_blocks, top_labels
 from trueodds.sums.sums import CalibrationSums
+from trueodds.sums.two_columns import as_columns
 
 Predictions = npt.ArrayLike | CalibrationSums
 
@@ -186,17 +186,17 @@ def nll(
     counts these rows. A UserWarning states their number. Sums do not store it, so for them the warning states the
     largest number that they allow: a cell with m such rows has a sum of squares of at least 708.4^2 m.
 
-    Rounded probabilities are known to half a step. Their zeros share what is missing to 1
-    (`trueodds.sums.rounding.rounded_losses`). The result is then an estimate, and a zero that came true bounds it only
-    from below. `trueodds.report` gives the bound.
+    Rounded probabilities are known to half a step. The zeros of a row share the mass that its other values leave
+    (`trueodds.sums.losses.rounded_losses`). The result is then an estimate. If the true class of a row was rounded to
+    0, that row bounds it only from below. `trueodds.report` gives the bound.
 
     Args:
         predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
             the positive class.
-        resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step that sums off 1 show; else
-            exact.
+        resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step is inferred if rows do not
+            sum to 1; else exact.
 
     Returns:
         The mean negative log-likelihood, in nats.
@@ -248,8 +248,8 @@ def brier(
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
             the positive class.
-        resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step that sums off 1 show; else
-            exact.
+        resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step is inferred if rows do not
+            sum to 1; else exact.
 
     Returns:
         The Brier score, in [0, 2].

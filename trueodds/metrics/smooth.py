@@ -18,8 +18,8 @@ from scipy.special import spherical_jn
 from trueodds.metrics.ranked import rank_predictions
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.bins import CELLS
-from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, is_number
+from trueodds.sums.label_forms import as_rows
 
 FREQUENCY = np.arange(CELLS, dtype=np.float64) * float(np.pi)
 CENTRE = (np.arange(CELLS, dtype=np.float64) + 0.5) / CELLS

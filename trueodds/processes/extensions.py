@@ -143,7 +143,7 @@ def names(group: Group, builtin: Collection[str]) -> list[str]:
     return sorted(claims)
 
 
-def registered(group: Group, builtin: Collection[str]) -> list[Extension]:
+def listing(group: Group, builtin: Collection[str]) -> list[Extension]:
     """List the registered objects by name, without importing them.
 
     Raises:
@@ -152,15 +152,15 @@ def registered(group: Group, builtin: Collection[str]) -> list[Extension]:
     return [extension for name in names(group, builtin) if (extension := find(group, name, builtin)) is not None]
 
 
-def used(group: Group, wanted: Collection[str]) -> list[Extension]:
+def lookup(group: Group, choice: Collection[str]) -> list[Extension]:
     """List the registered objects that have one of the wanted names."""
     claims = _claims(group, tuple(sys.path))
-    return [extension for name in sorted(set(wanted)) for extension in claims.get(name, ())]
+    return [extension for name in sorted(set(choice)) for extension in claims.get(name, ())]
 
 
 def source(group: Group, name: str) -> str:
     """Return words that name the distribution of a registered object; "" for any other name."""
-    return "".join(f"from {extension.distribution}" for extension in used(group, [name])[:1])
+    return "".join(f"from {extension.distribution}" for extension in lookup(group, [name])[:1])
 
 
 def find(group: Group, name: str, builtin: Collection[str]) -> Extension | None:
@@ -226,7 +226,7 @@ def hashes(*groups: Group) -> dict[str, str]:
 
     A later version, another name or a changed file gives another pair.
     """
-    every = (extension for group in groups for extension in used(group, _claims(group, tuple(sys.path))))
+    every = (extension for group in groups for extension in lookup(group, _claims(group, tuple(sys.path))))
     return {extension.title: extension.sha256() for extension in every}
 
 

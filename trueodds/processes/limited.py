@@ -103,12 +103,12 @@ def memory_of_machine(cgroup: Path = CGROUP) -> int:
     return total
 
 
-def main(function: str, parent: str, pickled: str) -> int:
+def main(function: str, parent: str, arguments: str) -> int:
     """Run the function in the process that `run` has started."""
     binding.die_with_parent(signal.SIGKILL, int(parent))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C also reaches the caller, which ends this process
     module, _, name = function.partition(":")
-    status: int = getattr(importlib.import_module(module), name)(*pickle.loads(base64.b64decode(pickled)))
+    status: int = getattr(importlib.import_module(module), name)(*pickle.loads(base64.b64decode(arguments)))
     return status
 
 

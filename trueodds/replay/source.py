@@ -14,11 +14,11 @@ import numpy.typing as npt
 from trueodds import files
 from trueodds.inputs import Input, InputError, InputKind, Inputs, Limits, columns
 from trueodds.inputs.image.formats import SUFFIXES
-from trueodds.inputs.text import labelled
+from trueodds.inputs.text import labelled_texts
 from trueodds.processes.choices import LABEL
 from trueodds.replay import ReplayError
 from trueodds.replay.kinds import SPLITS
-from trueodds.texts import listed
+from trueodds.texts import quotes
 
 KEPT_IMAGES = 4096
 Row = Inputs | str
@@ -106,7 +106,7 @@ def _npz(path: Path, model: ModelSignature, split: str | None) -> Source:
     features = model.input.model_dump().get("features", [])
     names = _names(arrays.get("feature_names", np.array(features)))
     if names != tuple(features):
-        problem = f"{path}: feature_names are {listed(names)}; the model takes {listed(features)}"
+        problem = f"{path}: feature_names are {quotes(names)}; the model takes {quotes(features)}"
         raise ReplayError(f"{problem}; put the columns in this order")
     rows = model.input.check_rows(x, f"{path}: x_{split}")
     deviation_D = _deviations(rows) if features else None
@@ -185,7 +185,7 @@ def _places(name: str, labels_N: npt.NDArray[np.integer[Any]], classes: tuple[st
     """Return the positions among the classes of labels that are class names."""
     place = {class_: k for k, class_ in enumerate(classes)}
     if strange := sorted({str(label) for label in labels_N.tolist()} - place.keys()):
-        raise ReplayError(f"{name} holds the label {strange[0]}; the model's classes are {listed(classes)}")
+        raise ReplayError(f"{name} holds the label {strange[0]}; the model's classes are {quotes(classes)}")
     return np.array([place[str(label)] for label in labels_N.tolist()], np.int64)
 
 
@@ -200,12 +200,16 @@ def _texts(path: Path) -> tuple[list[str], npt.NDArray[np.int64], tuple[str, ...
     """Return texts, labels as positions among the classes, and the classes, from a table or a folder of class folders.
 
     Raises:
-        ReplayError: The file has another form, or `trueodds.inputs.text.labelled` refuses it.
+        ReplayError: The file has another form, or `trueodds.inputs.text.labelled_texts` refuses it.
     """
     if not path.is_dir() and path.suffix not in columns.SUFFIXES:
-        raise ReplayError(f"{path} holds no texts; allowed are {labelled.FORMS}, and artifacts/data/arrays.npz")
+        raise ReplayError(f"{path} holds no texts; allowed are {labelled_texts.FORMS}, and artifacts/data/arrays.npz")
     try:
-        found = labelled.of_folder(path) if path.is_dir() else labelled.of_table(path, LABEL, setting="call it label")
+        found = (
+            labelled_texts.of_folder(path)
+            if path.is_dir()
+            else labelled_texts.of_table(path, LABEL, setting="call it label")
+        )
     except files.FileError as error:
         raise ReplayError(str(error)) from None
     place = {name: k for k, name in enumerate(found.classes)}

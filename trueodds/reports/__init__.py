@@ -5,9 +5,9 @@ the report `is_off`, `first_checks` gives the first things to look at. `page.ren
 (extra `report`: jinja2).
 """
 
-from trueodds.reports.checks import first_checks, is_off
 from trueodds.reports.composition import report_of
 from trueodds.reports.data import LabelledRows
+from trueodds.reports.first_checks import first_checks, is_off
 from trueodds.reports.labelling import labelling_of
 from trueodds.reports.options import ReportOptions
 from trueodds.reports.schemas import Report, Window

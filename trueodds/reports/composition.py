@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trueodds.processes.choices import MOST_RATIO, TOLERANCE
@@ -11,8 +11,8 @@ from trueodds.reports.estimands import estimands
 from trueodds.reports.figures import calibration_p_value, decisions_of, figures_of, positive_figures
 from trueodds.reports.labelling import labelling_of
 from trueodds.reports.options import ReportOptions
-from trueodds.reports.ordered import ordered_figures
-from trueodds.reports.rounding import RoundedFigures
+from trueodds.reports.ordered_figures import ordered_figures
+from trueodds.reports.resolution import RoundedFigures
 from trueodds.reports.schemas import KnownVersion, Labelling, PositiveFigures, Report, Slice, Trend, Verdict
 from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
 from trueodds.reports.verdict.cautions import cautions
@@ -83,41 +83,22 @@ def report_of(
         The report.
     """
     options = options or ReportOptions()
-    everything = options.window.is_everything and not options.one_look
-
-    def figures_at(level: float) -> dict[str, Any]:
-        return figures_of(sums.labelled, options.bins, options.binning, level, everything)
-
-    figures, labelling = figures_at(options.level), labelling or labelling_of(sums, options)
+    labelling = labelling or labelling_of(sums, options)
     if tolerance is None:
         tolerance = alarm.nulls[0].tolerance if alarm else TOLERANCE
     if ratio_tolerance is None:
         ratio_tolerance = (alarm.ratio_tolerance if alarm else None) or MOST_RATIO
-    of_p, of_p_certainly = None, None
-    if positive is not None:
-        of_p = positive_figures(positive, options, ratio_tolerance)
-        of_p_certainly = positive_figures(positive, replace(options, level=CERTAIN), ratio_tolerance)
-    limits = rounded.limits if rounded else {}
-    if of_p is not None and of_p.nll is not None:
-        of_p = of_p.model_copy(update=dict(limits))
-    certain = figures_at(CERTAIN)
+    evidence = _Evidence(sums, options, labelling, tolerance, ratio_tolerance, alarm, advice)
+    figures, limits = evidence.figures(options.level), rounded.limits if rounded else {}
     if options.one_look and sums.labelled.n:
         p_value = calibration_p_value(sums.labelled, options.bins, options.binning)
         figures = figures | {"calibration_p_value": p_value}  # a copy, because the cached dict is shared
-
-    def judge(figures_: dict[str, Any], of_p: PositiveFigures | None = None) -> Verdict:
-        within = is_within(sums, certain, labelling, tolerance, of_p, ratio_tolerance)
-        if options.one_look and sums.labelled.n:
-            return verdict_at_one_look(figures_, within=within, positive=of_p is not None)
-        of_all = alarm if everything else None
-        return verdict_of(sums, figures_, of_all, advice, within=within, positive=of_p is not None)
-
-    shown = of_positive(of_p) if of_p else figures
-    verdict = judge(shown, of_p_certainly)
-    of_top_label = judge(figures) if of_p and sums.labelled.n else None
-    if of_p and of_top_label and options.one_look:
-        of_top_label = beside(of_p, of_top_label)
+    of_p = None if positive is None else positive_figures(positive, options, ratio_tolerance)
+    if of_p is not None and of_p.nll is not None:
+        of_p = of_p.model_copy(update=dict(limits))
+    verdict, of_top_label = evidence.verdicts(figures, positive, of_p)
     was_rearmed = alarm is not None and any(past.fired_at for past in alarm.rearmings)
+    shown = of_positive(of_p) if of_p else figures
     first = headline(
         verdict, sums, shown, options, tolerance, next_steps, of_p, of_top_label, was_rearmed, ratio_tolerance
     )
@@ -161,3 +142,44 @@ def report_of(
         rounding=rounded.rounding if rounded else None,
         **{**figures, **limits},
     )
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """Evidence of a report that its verdicts are about."""
+
+    sums: AnswerSums
+    options: ReportOptions
+    labelling: Labelling
+    tolerance: float
+    ratio_tolerance: float
+    alarm: Alarm | None
+    advice: Advice | None
+
+    @property
+    def of_everything(self) -> bool:
+        """Whether the report is about all answers of the version, after every label."""
+        return self.options.window.is_everything and not self.options.one_look
+
+    def figures(self, level: float) -> dict[str, Any]:
+        """Return the figures of the more probable class, with intervals at `level`."""
+        return figures_of(self.sums.labelled, self.options.bins, self.options.binning, level, self.of_everything)
+
+    def verdicts(
+        self, figures: dict[str, Any], positive: PositiveSums | None, of_p: PositiveFigures | None
+    ) -> tuple[Verdict, Verdict | None]:
+        """Return the verdict, and that on the more probable class if the first is about p(positive)."""
+        if positive is None or of_p is None:
+            return self._verdict(figures), None
+        of_p_certainly = positive_figures(positive, replace(self.options, level=CERTAIN), self.ratio_tolerance)
+        verdict = self._verdict(of_positive(of_p), of_p_certainly)
+        of_top_label = self._verdict(figures) if self.sums.labelled.n else None
+        return verdict, beside(of_p, of_top_label) if of_top_label and self.options.one_look else of_top_label
+
+    def _verdict(self, figures: dict[str, Any], of_p_certainly: PositiveFigures | None = None) -> Verdict:
+        certain, is_of_p = self.figures(CERTAIN), of_p_certainly is not None
+        within = is_within(self.sums, certain, self.labelling, self.tolerance, of_p_certainly, self.ratio_tolerance)
+        if self.options.one_look and self.sums.labelled.n:
+            return verdict_at_one_look(figures, within=within, positive=is_of_p)
+        of_all = self.alarm if self.of_everything else None
+        return verdict_of(self.sums, figures, of_all, self.advice, within=within, positive=is_of_p)

@@ -10,7 +10,7 @@ from trueodds import metrics
 from trueodds.bundle import Reference
 from trueodds.metrics import CELLS, CalibrationSums, ChoiceOfLabels, FullestCell, WeightedEce, cell_of
 from trueodds.metrics.labelling.expected import CENTRE_C
-from trueodds.metrics.significance.drift import LARGE, SIGNIFICANT
+from trueodds.metrics.significance.confidence_drift import LARGE, SIGNIFICANT
 from trueodds.reports.data import LabelledRows, memoise
 from trueodds.reports.options import ReportOptions
 from trueodds.reports.schemas import (
@@ -93,19 +93,19 @@ def _against_all(sums: AnswerSums, bins: int, level: float, cells: int) -> Label
             reading=f"{choice.reading.removesuffix('.')} ({p_value(choice.p_value)}).",
         )
         fullest = _fullest(sums, cells)
-        if fullest.crowded:
+        if fullest.is_crowded:
             labelling.crowded = Crowded(
                 share=fullest.share,
                 lower=fullest.lower,
                 upper=fullest.upper,
-                refused=fullest.refused,
-                warning=fullest.refused and choice.warning,
+                refused=fullest.is_refused,
+                warning=fullest.is_refused and choice.warning,
                 reading=fullest.reading,
             )
-        if not fullest.refused:
+        if not fullest.is_refused:
             weighed = metrics.weighted_ece(sums.labelled, sums.answers_C, bins=bins, level=level)
             labelling.weighted = [_figures("strata", weighed)]
-        if not fullest.refused and answers - labels >= UNLABELLED * answers:
+        if not fullest.is_refused and answers - labels >= UNLABELLED * answers:
             labelling.sensitivity = [_sensitivity(sums, ratio, bins) for ratio in RATIOS]
     return labelling
 

@@ -15,10 +15,10 @@ from trueodds.sums.bins import CELLS, bin_of
 from trueodds.sums.fine import FineSums
 from trueodds.sums.inputs import Array, check_labels
 from trueodds.sums.positive import PositiveClass
-from trueodds.sums.rounding import EXACT, Given, Resolution, as_resolved
+from trueodds.sums.rounding import EXACT, Given, Resolution, with_resolution
 from trueodds.sums.rows import checked_blocks
 from trueodds.sums.sums import CalibrationSums
-from trueodds.texts import listed
+from trueodds.texts import quotes
 
 FEWEST_LEVELS = 2
 MOST_LEVELS = 101
@@ -138,7 +138,7 @@ class OrderedSums:
         Raises:
             ValueError: The probabilities or labels are invalid, or there are fewer than two levels.
         """
-        matrix_NC, read_as = as_resolved(probabilities_NC, resolution)
+        matrix_NC, read_as = with_resolution(probabilities_NC, resolution)
         check_levels(matrix_NC.shape[1])
         labels = check_labels(labels_N, *matrix_NC.shape)
         total = cls.zero(matrix_NC.shape[1])
@@ -224,12 +224,12 @@ def check_level_names(classes: Sequence[str]) -> tuple[str, ...]:
             " labels and the model, or leave `ordered` out"
         )
     if len(names) < FEWEST_LEVELS:
-        raise ConfigError(f"ordered classes are two or more, but there are {len(names)}: {listed(names, 3)}")
+        raise ConfigError(f"ordered classes are two or more, but there are {len(names)}: {quotes(names, 3)}")
     numbers = list(filter(None, map(_number, names)))
     if len(numbers) == len(names) and any(one >= other for (one,), (other,) in pairwise(numbers)):
         ascending = ",".join(name for _, name in sorted(zip(numbers, names, strict=True)))
         raise ConfigError(
-            f"ordered classes are {listed(names, 12)}, numbers that do not ascend; the lowest level comes first. Give"
+            f"ordered classes are {quotes(names, 12)}, numbers that do not ascend; the lowest level comes first. Give"
             f" the classes in their order: {ascending}"
         )
     return names

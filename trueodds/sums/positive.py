@@ -14,8 +14,8 @@ from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS
 from trueodds.sums.fine import FineSums
 from trueodds.sums.inputs import Array, as_array, as_numbers, check_labels, check_probabilities
-from trueodds.sums.losses import nll_of
-from trueodds.sums.rounding import EXACT, Given, Resolution, as_resolved, rounded_losses
+from trueodds.sums.losses import nll_of, rounded_losses
+from trueodds.sums.rounding import EXACT, Given, Resolution, with_resolution
 from trueodds.sums.sums import CalibrationSums
 
 CLASSES = 2
@@ -127,9 +127,9 @@ class PositiveClass:
             >>> round(metrics.signed_gap(sums), 3), round(metrics.brier(sums), 3)
             (0.2, 0.18)
         """
-        p_NC, read_as = as_resolved(probabilities, resolution)
+        p_NC, read_as = with_resolution(probabilities, resolution)
         p_N: Array = self.probability(p_NC).astype(np.float64)
-        return self.sums_of(p_N, check_labels(labels, len(p_N), CLASSES) == self.index, read_as)
+        return self.sums_of(p_N, check_labels(labels, len(p_NC), CLASSES) == self.index, read_as)
 
     @staticmethod
     def sums_of(

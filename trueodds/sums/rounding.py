@@ -1,14 +1,14 @@
 """Probabilities that were rounded before they came here: the step, what shows it, and how a rounded row is read.
 
 A value in steps of s is known to half a step: p lies in [r - s/2, r + s/2]. A 0 means "below half a step".
-`read_rounded` is the only definition of the reading. `Resolution` holds the step and where it comes from.
+`as_distributions` is the only definition of the reading. `Resolution` holds the step and where it comes from.
 
-A table shows its step by itself if sums off 1 do (`inferred`). Rows that come one by one do not. A service keeps one
-`Resolution` per version and decides once. Either the caller gives it, or the first call whose rows show a step fixes
-it: `resolution_of(rows, given)` returns it, and `Resolution.to_json` stores it. Every later row, and every row that was
-stored before the step was known, is then read with `logits_of(rows, resolution=...)`. A version whose rows show no step
-stays exact. A finer step that a later call shows, or a value between the steps, contradicts the stored one:
-`check_steps` refuses such rows and says so.
+A whole table shows its step if its rows do not sum to 1 (`inferred`). A single row often shows none. A service keeps
+one `Resolution` per version and decides once. Either the caller gives it, or the first call whose rows show a step
+fixes it: `resolution_of(rows, given)` returns it, and `Resolution.to_json` stores it. Every later row, and every row
+that was stored before the step was known, is then read with `logits_of(rows, resolution=...)`. A version whose rows
+show no step stays exact. A finer step that a later call shows, or a value between the steps, contradicts the stored
+one: `check_steps` refuses such rows and says so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,6 @@ from trueodds.sums.inputs import (
     sums_to_one,
     without_noise,
 )
-from trueodds.sums.losses import brier_of
 from trueodds.sums.steps import COARSEST_WITH_NLL, inferred_step, on_steps
 from trueodds.texts import short
 
@@ -45,12 +44,6 @@ LEAST_REST = 0.25
 
 The values sum to 1, but each is known to half a step only. One value of 1.00 lies between 1 - s/2 and 1, on average at
 1 - s/4.
-"""
-TRUE_ZERO_POWER = 0.75
-"""Power p of the reading (s/2) (v / (s/2))^p of a zero that came true, where v is the equal share of its row's zeros.
-
-The class that came true is seldom among the least probable ones. With this power the NLL of three records of CIFAR in
-steps of .01 is within .035 of the exact one. With the equal share it is off by up to .09.
 """
 _WORN = 0.01
 """Distance, in steps, of the least reading of a value above 0 from half a step."""
@@ -162,32 +155,18 @@ EXACT = Resolution(None, "inferred")
 """Probabilities that show no step."""
 
 
-class RoundedLosses(NamedTuple):
-    """Losses of rounded rows."""
-
-    nll_N: Array
-    """-ln of the reading of the true class, in nats."""
-    least_N: Array
-    """Lower bound of the NLL: no probabilities that round to the row have less."""
-    brier_N: Array
-    true_N: Array
-    """Reading of the true class in `read_rounded`."""
-    squares_N: Array
-    """sum_k p_k^2 of the reading."""
-
-
-def resolution_of(probabilities_NC: npt.NDArray[np.floating], given: Given = None) -> Resolution:
+def resolution_of(probabilities_NC: npt.NDArray[np.floating], setting: Given = None) -> Resolution:
     """Return the resolution of rows: what the user gave, or else what the rows show.
 
     Args:
         probabilities_NC: Probabilities, shape (N, C).
-        given: A step, "exact", a `Resolution`, or None.
+        setting: A step, "exact", a `Resolution`, or None.
 
     Returns:
         The resolution. `EXACT` if nothing was given and the rows show no step.
 
     Raises:
-        ConfigError: `given` is something else.
+        ConfigError: `setting` is something else.
 
     Examples:
         >>> import numpy as np
@@ -198,40 +177,40 @@ def resolution_of(probabilities_NC: npt.NDArray[np.floating], given: Given = Non
         >>> resolution_of(rows, "exact")
         Resolution(step=None, source='given')
     """
-    if given is None:
+    if setting is None:
         step = inferred_step(probabilities_NC)
         return EXACT if step is None else Resolution(step, "inferred")
-    return given if isinstance(given, Resolution) else Resolution.of(given)
+    return setting if isinstance(setting, Resolution) else Resolution.of(setting)
 
 
 def checked_rows(
-    probabilities: npt.ArrayLike, given: Given = None, name: str = "probabilities"
+    probabilities: npt.ArrayLike, setting: Given = None, name: str = "probabilities"
 ) -> tuple[npt.NDArray[np.floating], Resolution]:
     """Check probabilities N x C, and return them with their resolution.
 
     A row's sum may differ from 1 by as much as its step explains.
 
     Raises:
-        ConfigError: `given` is not a resolution.
+        ConfigError: `setting` is not a resolution.
         ValueError: The rows are invalid, or a value lies between the steps that were given.
     """
     matrix_NC = without_noise(check_matrix(probabilities, name))
-    resolution = resolution_of(matrix_NC, given)
+    resolution = resolution_of(matrix_NC, setting)
     check_steps(matrix_NC, resolution, name)
     return check_probabilities(matrix_NC, name, step=resolution.step), resolution
 
 
-def as_resolved(
-    probabilities: npt.ArrayLike, given: Given = None, name: str = "probabilities"
+def with_resolution(
+    probabilities: npt.ArrayLike, setting: Given = None, name: str = "probabilities"
 ) -> tuple[npt.NDArray[np.floating], Resolution]:
     """Return probabilities as N x C with their resolution. Only the steps are checked, not the rows.
 
     Raises:
-        ConfigError: `given` is not a resolution.
+        ConfigError: `setting` is not a resolution.
         ValueError: A value lies between the steps that were given, or the array is not N x C.
     """
     matrix_NC = as_matrix(probabilities, name)
-    resolution = resolution_of(matrix_NC, given)
+    resolution = resolution_of(matrix_NC, setting)
     check_steps(matrix_NC, resolution, name)
     return matrix_NC, resolution
 
@@ -255,7 +234,7 @@ def check_steps(
         )
 
 
-def read_rounded(probabilities_NC: npt.ArrayLike, step: float) -> Array:
+def as_distributions(probabilities_NC: npt.ArrayLike, step: float) -> Array:
     """Read rounded rows as distributions.
 
     A value r above 0 becomes sqrt((r - s/2) (r + s/2)), the geometric middle of the interval that rounds to it. The
@@ -272,7 +251,7 @@ def read_rounded(probabilities_NC: npt.ArrayLike, step: float) -> Array:
         Probabilities above 0, shape (N, C), in float64, whose rows sum to 1. The order of the values in a row is kept.
 
     Examples:
-        >>> read_rounded([[1.0, 0.0], [0.99, 0.01]], 0.01).round(4)
+        >>> as_distributions([[1.0, 0.0], [0.99, 0.01]], 0.01).round(4)
         array([[0.9975, 0.0025],
                [0.9907, 0.0093]])
     """
@@ -291,49 +270,16 @@ def read_rounded(probabilities_NC: npt.ArrayLike, step: float) -> Array:
 
 
 def summing_to_1(probabilities_NC: npt.NDArray[_Float], resolution: Resolution) -> npt.NDArray[_Float] | Array:
-    """Return rows that metrics without a resolution accept: as they are, or as `read_rounded` reads them."""
+    """Return rows that metrics without a resolution accept: as they are, or as `as_distributions` reads them."""
     if resolution.step is None or sums_to_one(probabilities_NC).all():
         return probabilities_NC
-    return read_rounded(probabilities_NC, resolution.step)
-
-
-def rounded_losses(probabilities_NC: npt.ArrayLike, labels_N: npt.NDArray[np.intp], step: float) -> RoundedLosses:
-    """Compute NLL, its lower bound, and Brier score of rounded rows.
-
-    NLL and Brier score are those of `read_rounded`, except that a zero that came true has the NLL of
-    (s/2) (v / (s/2))^.75, where v is its share. The lower bound is -ln of the most that the true class can have: r +
-    s/2, and what the others leave at least.
-
-    Args:
-        probabilities_NC: Rounded probabilities, shape (N, C).
-        labels_N: True classes, shape (N,).
-        step: The step s.
-
-    Examples:
-        >>> losses = rounded_losses([[1.0, 0.0, 0.0]], np.array([1]), 0.01)
-        >>> losses.nll_N.round(2), losses.least_N.round(2)
-        (array([6.34]), array([5.3]))
-    """
-    p_NC = np.asarray(probabilities_NC, np.float64)
-    half, row_N = step / 2, np.arange(len(p_NC))
-    read_NC = read_rounded(p_NC, step)
-    zero_NC = p_NC < half
-    true_N, zero_N = read_NC[row_N, labels_N], zero_NC[row_N, labels_N]
-    rest_N = true_N * zero_NC.sum(axis=1)
-    likely_N = np.where(
-        zero_N, np.minimum(half * (np.minimum(true_N / half, 1)) ** TRUE_ZERO_POWER, np.maximum(rest_N, true_N)), true_N
-    )
-    least_NC = np.maximum(p_NC - half, 0.0)
-    others_N = least_NC.sum(axis=1) - least_NC[row_N, labels_N]
-    most_N = np.clip(np.minimum(p_NC[row_N, labels_N] + half, 1 - others_N), likely_N, 1.0)
-    squares_N = np.vecdot(read_NC, read_NC)
-    return RoundedLosses(-np.log(likely_N), -np.log(most_N), brier_of(true_N, squares_N), true_N, squares_N)
+    return as_distributions(probabilities_NC, resolution.step)
 
 
 def logits_of(probabilities: npt.ArrayLike, *, resolution: Given = None) -> Array:
     """Compute logits z = ln p, whose softmax is p, for a calibrator of a model that returns only probabilities.
 
-    Rounded probabilities are read by `read_rounded` first, so a 0 becomes a share of what is missing, below half a
+    Rounded probabilities are read by `as_distributions` first, so a 0 becomes a share of what is missing, below half a
     step. Fits need to know it too: pass the same `resolution` to `trueodds.fit`.
 
     A probability of exactly 0 has no logarithm. It counts as its dtype's precision (2.2e-16 in float64, 1.2e-7 in
@@ -342,8 +288,8 @@ def logits_of(probabilities: npt.ArrayLike, *, resolution: Given = None) -> Arra
     Args:
         probabilities: Probabilities, shape (N, C); or those of the positive class alone of a binary model, shape (N,)
             or (N, 1).
-        resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step that sums off 1 show, with a
-            `RoundingWarning`; else exact.
+        resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step is inferred if rows do not
+            sum to 1, with a `RoundingWarning`; else exact.
 
     Returns:
         Logits, shape (N, C), or (N, 2) for the positive class alone.
@@ -367,7 +313,7 @@ def logits_of(probabilities: npt.ArrayLike, *, resolution: Given = None) -> Arra
         if resolution is None:
             cure = f"pass resolution={read_as.step:g} here and to trueodds.fit, or 'exact'"
             warnings.warn(f"{read_as.words}; {cure}", RoundingWarning, stacklevel=2)
-        return np.log(read_rounded(p_NC, read_as.step))
+        return np.log(as_distributions(p_NC, read_as.step))
     precision = float(np.finfo(p_NC.dtype).eps)
     wide_NC = p_NC.astype(np.float64)
     least_N1 = np.min(wide_NC, axis=1, keepdims=True, where=wide_NC > 0, initial=precision)

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.sums.inputs import ROW_SUM_TOLERANCE, Array, as_matrix, check_labels, check_probabilities
-from trueodds.sums.losses import brier_of, nll_of
-from trueodds.sums.rounding import EXACT, Resolution, rounded_losses
+from trueodds.sums.losses import brier_of, nll_of, rounded_losses
+from trueodds.sums.rounding import EXACT, Resolution
 
 ROWS = 32_768  # rows of a block that holds one number per row
 NARROW = 32  # up to this many classes, maxima over columns are faster than argmax along rows (10: 6 ns a row, not 27)
@@ -21,7 +21,7 @@ ELEMENTS = 65_536  # numbers in a block of rows x classes: 512 KB in float64
 class TopRows(NamedTuple):
     """Some rows by their top label. The scores are computed on request.
 
-    For rounded rows, `true` and `squares` are those of `read_rounded`. Confidence and correctness are those of the
+    For rounded rows, `true` and `squares` are those of `as_distributions`. Confidence and correctness are those of the
     values as they are, except that a confidence of 1 is 1 - s/4 (`Resolution.confidence`).
     """
 

@@ -50,7 +50,7 @@ def explained_by_rounding(
 
 
 def inferred_step(probabilities_NC: npt.NDArray[np.floating]) -> float | None:
-    """Return the step that rows show by sums off 1; None if they show none.
+    """Return the step of rounded rows, inferred from sums that differ from 1; None if they show none.
 
     All values are multiples of the step, some row's sum differs from 1, and rounding explains every sum. Multiples of a
     step whose rows all sum to 1 show nothing: forests, nearest neighbours and votes give them, and their zeros are

@@ -16,10 +16,10 @@ import numpy.typing as npt
 from trueodds.errors import unknown
 from trueodds.sums.bins import CELLS, EDGES, Bins, check_bins
 from trueodds.sums.cells import COLUMNS, SumsTally, check_cells, clear_empty_cells
-from trueodds.sums.columns import as_labelled_columns
 from trueodds.sums.inputs import Array, as_numbers, is_number, is_whole
-from trueodds.sums.rounding import Given, as_resolved
+from trueodds.sums.rounding import Given, with_resolution
 from trueodds.sums.rows import ROWS, top_rows
+from trueodds.sums.two_columns import as_labelled_columns
 
 MOST_BRIER = 2 + 1e-6  # 2, and what float32 makes of it
 
@@ -76,7 +76,7 @@ class CalibrationSums:
         read in one pass, in blocks that fit into the cache. The whole array is never copied, whatever its dtype and
         order.
 
-        NLL and Brier of rounded probabilities are those of `trueodds.sums.rounding.rounded_losses`. Confidence and
+        NLL and Brier of rounded probabilities are those of `trueodds.sums.losses.rounded_losses`. Confidence and
         correctness are those of the values as they are, except that a confidence of 1 counts as 1 - s/4, where s is the
         step. In steps above 0.02 the NLL is unknown (NaN).
 
@@ -86,7 +86,8 @@ class CalibrationSums:
             labels_N: True classes, shape (N,), as indices, or as names with `classes`.
             classes: Names of the columns in their order.
             scores: Whether to include NLL and Brier. Without them (NaN) it takes half the time.
-            resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step that sums off 1 show.
+            resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step is inferred if rows
+                do not sum to 1.
 
         Raises:
             ConfigError: A label is not a class, or the number of names differs from the number of columns. It is a
@@ -100,7 +101,7 @@ class CalibrationSums:
         """
         p_NC, index_N = as_labelled_columns(probabilities_NC, labels_N, classes)
         tally = SumsTally()
-        rows_NC, read_as = as_resolved(p_NC, resolution)
+        rows_NC, read_as = with_resolution(p_NC, resolution)
         for rows in top_rows(rows_NC, index_N, scores=scores, resolution=read_as):
             nll = rows.nll if scores and read_as.has_nll else None
             tally.add(rows.confidence, rows.correct, nll, rows.brier if scores else None)

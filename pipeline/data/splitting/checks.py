@@ -19,7 +19,7 @@ from pipeline.data.raw import PIXELS, WORDS, DataError, Inputs, Labels, Raw, Row
 from pipeline.data.splitting import duplicates, groups
 from pipeline.data.splitting.sampling import groups_of
 from trueodds.evaluation.splits import Index
-from trueodds.texts import listed
+from trueodds.texts import quotes
 
 log = logging.getLogger("pipeline.data")
 
@@ -145,7 +145,7 @@ def telling_columns(x_ND: Vectors, labels_N: Labels, features: Sequence[str]) ->
 
 def column_notes(columns: dict[str, list[str]]) -> list[str]:
     """Return a sentence for each kind of column that was found."""
-    return [f"Columns {_COLUMNS[kind].format(listed(names))}." for kind, names in columns.items() if names]
+    return [f"Columns {_COLUMNS[kind].format(quotes(names))}." for kind, names in columns.items() if names]
 
 
 def _is_ordered(column_N: npt.NDArray[np.float32]) -> bool:

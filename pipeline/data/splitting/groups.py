@@ -16,7 +16,7 @@ from trueodds.errors import nearest
 from trueodds.evaluation.splits import Index
 from trueodds.files import FileError
 from trueodds.inputs import columns
-from trueodds.texts import listed
+from trueodds.texts import quotes
 
 FOLDER = "folder"
 """Name that selects the groups of an image folder: train/<class>/<group>/."""
@@ -53,7 +53,7 @@ def of_table(raw: Raw, path: Path, column: str, label: str) -> Raw:
     """
     try:
         if column not in (header := columns.names(path)) or column == label:
-            problem = f"data.group_column is {column!r}, and {path} has the columns {listed(header)}"
+            problem = f"data.group_column is {column!r}, and {path} has the columns {quotes(header)}"
             cure = f"name one of them other than that of the labels ({label!r}), or set it to null"
             raise DataError(f"{problem}; {cure}.{nearest(column, header)}")
         names = columns.read(path, (), [column]).texts[column]
@@ -76,7 +76,7 @@ def of_arrays(raw: Raw, path: Path, name: str) -> Raw:
     with np.load(path, allow_pickle=False) as file:
         if missing := [array for array in wanted.values() if array not in file.files]:
             problem = f"data.group_column is {name!r}, and {path} has no array {missing[0]}"
-            raise DataError(f"{problem}; it has {listed(file.files)}. Add it, one group per row, or set it to null")
+            raise DataError(f"{problem}; it has {quotes(file.files)}. Add it, one group per row, or set it to null")
         names = {split: np.asarray(file[array]) for split, array in wanted.items()}
     for split, array in names.items():
         if array.shape != (rows[split],):

@@ -65,8 +65,8 @@ def notes(params: Data) -> list[str]:
     return []
 
 
-def find(name: str, places: list[Path], downloaded: Path) -> Path:
-    """Return the folder of a data set: the first that exists below `places`, or its download below `downloaded`.
+def find(name: str, places: list[Path], download_folder: Path) -> Path:
+    """Return the folder of a data set: the first that exists below `places`, or its download below `download_folder`.
 
     Raises:
         DataError: There is none, and it cannot be downloaded.
@@ -80,9 +80,9 @@ def find(name: str, places: list[Path], downloaded: Path) -> Path:
     if archive.download is None:
         raise DataError(f"{problem}; {cure}")
     members = archive.download.members
-    home = downloaded if members[0] in archive.folders else downloaded / archive.folders[0]
+    home = download_folder if members[0] in archive.folders else download_folder / archive.folders[0]
     try:
         downloads.fetch(archive.download, home, cure)
     except DataError as error:
         raise DataError(f"{problem}; {error}") from None
-    return home / members[0] if home is downloaded else home
+    return home / members[0] if home is download_folder else home

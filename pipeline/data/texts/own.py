@@ -12,10 +12,10 @@ from pipeline.data.raw import DataError, Labels, Raw, TextRows, check_raw
 from trueodds.files import FileError
 from trueodds.inputs import columns
 from trueodds.inputs.image.formats import SUFFIXES
-from trueodds.inputs.text import labelled
+from trueodds.inputs.text import labelled_texts
 from trueodds.inputs.text.kind import COLUMN
-from trueodds.inputs.text.labelled import SUFFIX
-from trueodds.texts import listed
+from trueodds.inputs.text.labelled_texts import SUFFIX
+from trueodds.texts import quotes
 
 log = logging.getLogger("pipeline.data")
 
@@ -70,11 +70,11 @@ def read_table(path: Path, label: str, group: str | None = None) -> Raw:
         MissingExtraError: The file is Parquet and pyarrow is not installed.
     """
     try:
-        found = labelled.of_table(path, label, setting="data.label_column in params.yaml")
+        found = labelled_texts.of_table(path, label, setting="data.label_column in params.yaml")
     except FileError as error:
         raise DataError(str(error)) from None
     if others := [name for name in found.others if name != group]:
-        log.warning("%s: columns other than %s and %s are ignored: %s", path, COLUMN, label, listed(others))
+        log.warning("%s: columns other than %s and %s are ignored: %s", path, COLUMN, label, quotes(others))
     place = {name: k for k, name in enumerate(found.classes)}
     y = np.array([place[name] for name in found.labels], dtype=np.int64)
     return check_raw(Raw(TextRows(found.texts), y, None, None, found.classes), str(path))
@@ -94,11 +94,11 @@ def _split(folder: Path, classes: Sequence[str]) -> tuple[TextRows, Labels]:
         has = ", ".join(classes[:10])
         raise DataError(f"{folder} has the class {strange[0]!r}, and train/ does not; train/ has {has}")
     for label, name in enumerate(classes):
-        files = labelled.files_of(folder / name)
+        files = labelled_texts.files_of(folder / name)
         if not files and folder.name == "train":
             raise DataError(f"{folder / name} holds no {SUFFIX} file; add files or remove it")
         try:
-            texts += [labelled.text_of(path) for path in files]
+            texts += [labelled_texts.text_of(path) for path in files]
         except FileError as error:
             raise DataError(str(error)) from None
         labels += [label] * len(files)

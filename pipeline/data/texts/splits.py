@@ -33,7 +33,7 @@ class EncodedSplits(NamedTuple):
 
 
 def encode(
-    parts: Mapping[str, tuple[Any, Labels, Index | None]], kind: Kind, params: Data, downloaded: Path
+    parts: Mapping[str, tuple[Any, Labels, Index | None]], kind: Kind, params: Data, download_folder: Path
 ) -> EncodedSplits:
     """Encode the rows of each split.
 
@@ -41,7 +41,7 @@ def encode(
         parts: Rows, labels and indices of each split.
         kind: text or tree.
         params: The section `data` of params.yaml.
-        downloaded: Folder of downloads.
+        download_folder: Folder of downloads.
 
     Raises:
         DataError: The embeddings cannot be read.
@@ -49,9 +49,9 @@ def encode(
     rows = {split: x if index is None else x.take(index) for split, (x, _, index) in parts.items()}
     labels = {split: y if index is None else y[index] for split, (_, y, index) in parts.items()}
     if kind == "text":
-        inputs, words, entry, notes = _texts(rows, params, _embeddings(params, downloaded))
+        inputs, words, entry, notes = _texts(rows, params, _embeddings(params, download_folder))
     else:
-        inputs, words, entry, notes = _trees(rows, params, _embeddings(params, downloaded))
+        inputs, words, entry, notes = _trees(rows, params, _embeddings(params, download_folder))
     every = [*archives.notes(params), *notes, *words.notes]
     return EncodedSplits({split: (inputs[split], labels[split]) for split in parts}, words, entry, every)
 
@@ -94,7 +94,7 @@ def _trees(
     return inputs, words, entry, []
 
 
-def _embeddings(params: Data, downloaded: Path) -> Path | None:
+def _embeddings(params: Data, download_folder: Path) -> Path | None:
     """Return the file of embeddings: as named, below TRUEODDS_DATA, or downloaded if it is one of GloVe's."""
     if params.embeddings is None:
         return None
@@ -106,5 +106,5 @@ def _embeddings(params: Data, downloaded: Path) -> Path | None:
     if params.embeddings not in downloads.GLOVE:
         return path
     cure = "put the file into a folder and name that: data.embeddings, or TRUEODDS_DATA=<folder>"
-    downloads.fetch(downloads.GLOVE[params.embeddings], downloaded, cure)
-    return downloaded / path
+    downloads.fetch(downloads.GLOVE[params.embeddings], download_folder, cure)
+    return download_folder / path

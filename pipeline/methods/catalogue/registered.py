@@ -15,7 +15,7 @@ def parts() -> dict[str, Part]:
     Raises:
         ExtensionError: A registered object cannot be used, or its name is not its own.
     """
-    return PARTS | {name: value for name, value in _registered().items() if isinstance(value, Part)}
+    return PARTS | {name: value for name, value in _extension_values().items() if isinstance(value, Part)}
 
 
 def presets() -> dict[str, Preset]:
@@ -24,12 +24,12 @@ def presets() -> dict[str, Preset]:
     Raises:
         ExtensionError: As in `parts`.
     """
-    return PRESETS | {name: value for name, value in _registered().items() if isinstance(value, Preset)}
+    return PRESETS | {name: value for name, value in _extension_values().items() if isinstance(value, Preset)}
 
 
-def _registered() -> dict[str, Part | Preset]:
+def _extension_values() -> dict[str, Part | Preset]:
     values: dict[str, Part | Preset] = {}
-    for extension in extensions.registered("methods", {*PARTS, *PRESETS}):
+    for extension in extensions.listing("methods", {*PARTS, *PRESETS}):
         value = extension.load()
         if not isinstance(value, Part | Preset):
             raise extension.error(f"is {short(value)}; allowed are a Part and a Preset of pipeline.methods")

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from service.errors import ServiceError
-from service.predict.stored.schemas import acting_of_row, columns_of_row
+from service.predict.stored.stored_schemas import acting_of_row, columns_of_row
 from service.store.rows import StoredPrediction, Version
 from trueodds.inputs.table import escape
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import asyncpg
 
 from service.store.databases.database import Database
-from service.store.databases.schema import APPLICATION_ID, POSTGRES, POSTGRES_BEFORE, VERSION, other_version
+from service.store.databases.schema import APPLICATION_ID, POSTGRES, POSTGRES_UPGRADES, VERSION, other_version
 from service.store.rows import RowsError, StoreDamagedError, StoreError
 from service.store.work.statements import (
     ExecuteMany,
@@ -239,7 +239,7 @@ async def _create_tables(connection: Any, name: str) -> None:
                 await connection.execute(statement)
             await connection.execute("INSERT INTO trueodds_schema VALUES ($1)", VERSION)
         elif version != VERSION:
-            raise StoreError(other_version(name, version, POSTGRES_BEFORE, "database"))
+            raise StoreError(other_version(name, version, POSTGRES_UPGRADES, "database"))
 
 
 async def _check_tables(connection: Any, name: str) -> None:
@@ -250,7 +250,7 @@ async def _check_tables(connection: Any, name: str) -> None:
         words = "has no TrueOdds tables, and --read-only creates none: first start a service that writes to it"
         raise StoreError(f"the store {name} {words}") from None
     if version != VERSION:
-        raise StoreError(other_version(name, version, POSTGRES_BEFORE, "database"))
+        raise StoreError(other_version(name, version, POSTGRES_UPGRADES, "database"))
 
 
 def _again(error: BaseException, attempt: int) -> bool:

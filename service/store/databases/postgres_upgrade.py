@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import asyncpg
 
 from service.store.databases.postgres import CLIENT, CONNECT_SECONDS, SESSION, run, without_password, words_of
-from service.store.databases.schema import APPLICATION_ID, POSTGRES_BEFORE, POSTGRES_UPGRADE, VERSION, other_version
+from service.store.databases.schema import APPLICATION_ID, POSTGRES_UPGRADES, VERSION, other_version
 from service.store.rows import StoreError
-from service.store.work.statements import MakeWork
+from service.store.work.statements import MakeWork, Work
 
 _OTHERS = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1"
@@ -21,8 +21,10 @@ _OTHERS = (
 T = TypeVar("T")
 
 
-async def upgrade(url: str, make: MakeWork[T], say: Callable[[str], None]) -> T | None:
+async def upgrade(url: str, make: Callable[[int], Work[T]], say: Callable[[str], None]) -> T | None:
     """Upgrade the database. Return the work's result, or None if the database has this release's schema.
+
+    `make` gets the version of the database's schema.
 
     Raises:
         StoreError: Unknown database, not a store, a schema that cannot be upgraded, or a service is connected.
@@ -30,13 +32,13 @@ async def upgrade(url: str, make: MakeWork[T], say: Callable[[str], None]) -> T 
     async with _connect(url) as (connection, name, version):
         if version == VERSION:
             return None
-        if version != POSTGRES_BEFORE:
-            raise StoreError(other_version(name, version, POSTGRES_BEFORE, "database"))
+        if version not in POSTGRES_UPGRADES:
+            raise StoreError(other_version(name, version, POSTGRES_UPGRADES, "database"))
         await _lock(connection, name)
         say("No copy is kept; make one with pg_dump. If the upgrade fails, the database is unchanged.")
-        for statement in POSTGRES_UPGRADE:
+        for statement in POSTGRES_UPGRADES[version]:
             await connection.execute(statement)
-        result = await run(connection, make(), large=False)
+        result = await run(connection, make(version), large=False)
         await connection.execute("UPDATE trueodds_schema SET version = $1", VERSION)
         return result
 
@@ -49,7 +51,7 @@ async def alone(url: str, make: MakeWork[T]) -> T:
     """
     async with _connect(url) as (connection, name, version):
         if version != VERSION:
-            raise StoreError(other_version(name, version, POSTGRES_BEFORE, "database"))
+            raise StoreError(other_version(name, version, POSTGRES_UPGRADES, "database"))
         await _lock(connection, name)
         return await run(connection, make(), large=False)
 

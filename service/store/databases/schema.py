@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 APPLICATION_ID = 0x74727565
 """`true` in ASCII. Marks a SQLite file as a TrueOdds store; in PostgreSQL, the id of the lock for creating tables."""
 
-VERSION = 9
+VERSION = 10
 """The only schema version that this release reads."""
-SQLITE_BEFORE, POSTGRES_BEFORE = 6, 5
-"""Schema versions that `trueodds store upgrade` can upgrade. Earlier versions were never released."""
 
 _OTHER_TAGS = "CREATE INDEX other_tags ON predictions (version, tag, created_ms) WHERE tag_key = 101"
 """Index of the answers whose tags have no sums of their own. 101 is `deltas.OTHER_KEY`."""
@@ -72,8 +72,8 @@ _TABLES = (
     _OTHER_TAGS,
     "CREATE TABLE labels (version {int} NOT NULL, sequence {int} NOT NULL, prediction TEXT NOT NULL, created_ms {int}"
     " NOT NULL, arrived_ms {int} NOT NULL, corrected_ms {int}, label {int} NOT NULL, predicted {int} NOT NULL,"
-    " first_correct {int} NOT NULL, confidence {real} NOT NULL, nll {real}, brier {real}, propensity {real},"
-    " tag TEXT, import_id TEXT, counted_ms {int}, assumed {int}, late {int},"
+    " first_correct {int} NOT NULL, first_label {int}, confidence {real} NOT NULL, nll {real}, brier {real},"
+    " propensity {real}, tag TEXT, import_id TEXT, counted_ms {int}, assumed {int}, late {int},"
     " PRIMARY KEY (version, sequence)){clustered}",
     "CREATE UNIQUE INDEX labelled ON labels (prediction, version)",
     _AFTER_WINDOW,
@@ -123,6 +123,8 @@ _POSTGRES = {
     "clustered": "",
 }
 
+_FIRST_LABEL = "ALTER TABLE labels ADD COLUMN first_label {int}"
+
 _UPGRADE = (
     *_DOUBTFUL,
     *_MATURING,
@@ -138,6 +140,7 @@ _UPGRADE = (
     "ALTER TABLE predictions ADD COLUMN confidence_source TEXT",
     "ALTER TABLE predictions ADD COLUMN label_mass {real}",
     "ALTER TABLE held ADD COLUMN doubtful {int} NOT NULL DEFAULT 0",
+    _FIRST_LABEL,
 )
 
 
@@ -151,12 +154,14 @@ POSTGRES = (
     # Logits are noise, so compressing them gains nothing.
     "ALTER TABLE predictions ALTER COLUMN logits SET STORAGE EXTERNAL",
 )
-SQLITE_UPGRADE, POSTGRES_UPGRADE = _of(_SQLITE, _UPGRADE), _of(_POSTGRES, _UPGRADE)
+SQLITE_UPGRADES = {6: _of(_SQLITE, _UPGRADE), 9: _of(_SQLITE, (_FIRST_LABEL,))}
+POSTGRES_UPGRADES = {5: _of(_POSTGRES, _UPGRADE), 9: _of(_POSTGRES, (_FIRST_LABEL,))}
+"""Statements by the schema version that `trueodds store upgrade` upgrades. No other version is upgraded."""
 
 
-def other_version(store: object, version: int, before: int, place: str) -> str:
+def other_version(store: object, version: int, upgrades: Iterable[int], place: str) -> str:
     """Return the error for a store with another schema. `place` names the alternative for --store in the message."""
     message = f"the store {store} has schema version {version}; this release reads version {VERSION}. "
-    if version == before:
+    if version in upgrades:
         return f"{message}Stop every service that uses it, then run: trueodds store upgrade --store {store}"
     return f"{message}Use the release that wrote it, or give another {place} (--store)"

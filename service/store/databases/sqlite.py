@@ -22,7 +22,7 @@ from typing import Any, Self, TypeVar
 
 from service.errors import ServiceError
 from service.store.databases.database import Database
-from service.store.databases.schema import APPLICATION_ID, SQLITE, SQLITE_BEFORE, VERSION, other_version
+from service.store.databases.schema import APPLICATION_ID, SQLITE, SQLITE_UPGRADES, VERSION, other_version
 from service.store.databases.sqlite_statements import CACHED, run
 from service.store.rows import RowsError, StoreDamagedError, StoreError
 from service.store.work.statements import MakeWork
@@ -69,7 +69,7 @@ T = TypeVar("T")
 class _Job:
     """Function of the write connection that runs inside the group's transaction, with the future of its caller."""
 
-    run: Callable[[sqlite3.Connection], Any]
+    action: Callable[[sqlite3.Connection], Any]
     future: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
 
@@ -198,7 +198,7 @@ class SqliteDatabase(Database):
         db.execute("SAVEPOINT job")
         outcome: Any
         try:
-            outcome = job.run(db)
+            outcome = job.action(db)
         except BaseException as error:  # if the thread ended, every later caller would wait for ever
             if not (_is_of_one_job(error) and db.in_transaction):
                 raise
@@ -247,7 +247,7 @@ def _create_tables(db: sqlite3.Connection, path: Path) -> None:
             db.execute(f"PRAGMA application_id={APPLICATION_ID}")
             db.execute(f"PRAGMA user_version={VERSION}")
         elif version != VERSION:
-            raise StoreError(other_version(path, version, SQLITE_BEFORE, "path"))
+            raise StoreError(other_version(path, version, SQLITE_UPGRADES, "path"))
         db.execute("COMMIT")
     except BaseException:
         db.execute("ROLLBACK")

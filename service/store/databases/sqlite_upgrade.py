@@ -6,14 +6,15 @@ import contextlib
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from service.store.databases.schema import APPLICATION_ID, SQLITE_BEFORE, SQLITE_UPGRADE, VERSION, other_version
+from service.store.databases.schema import APPLICATION_ID, SQLITE_UPGRADES, VERSION, other_version
 from service.store.databases.sqlite import LEAST_FREE, failure, identity_of
 from service.store.databases.sqlite_statements import run
 from service.store.rows import StoreError
-from service.store.work.statements import MakeWork
+from service.store.work.statements import MakeWork, Work
 
 PAGES = 10_000
 """Pages copied between two lines of progress."""
@@ -21,8 +22,10 @@ PAGES = 10_000
 T = TypeVar("T")
 
 
-def upgrade(path: Path, make: MakeWork[T], say: Callable[[str], None]) -> T | None:
+def upgrade(path: Path, make: Callable[[int], Work[T]], say: Callable[[str], None]) -> T | None:
     """Upgrade the file. Return the work's result, or None if the file has this release's schema.
+
+    `make` gets the version of the file's schema.
 
     Raises:
         StoreError: No such file, not a store, a schema that cannot be upgraded, or another process has the file open.
@@ -30,11 +33,11 @@ def upgrade(path: Path, make: MakeWork[T], say: Callable[[str], None]) -> T | No
     with _open_store(path, "upgraded") as (db, version):
         if version == VERSION:
             return None
-        if version != SQLITE_BEFORE:
-            raise StoreError(other_version(path, version, SQLITE_BEFORE, "path"))
+        if version not in SQLITE_UPGRADES:
+            raise StoreError(other_version(path, version, SQLITE_UPGRADES, "path"))
         _lock(db, path)
         with _keep_copy(db, path, version, say):
-            return _transact(db, make, SQLITE_UPGRADE)
+            return _transact(db, partial(make, version), SQLITE_UPGRADES[version])
 
 
 def alone(path: Path, make: MakeWork[T]) -> T:
@@ -45,7 +48,7 @@ def alone(path: Path, make: MakeWork[T]) -> T:
     """
     with _open_store(path, "written") as (db, version):
         if version != VERSION:
-            raise StoreError(other_version(path, version, SQLITE_BEFORE, "path"))
+            raise StoreError(other_version(path, version, SQLITE_UPGRADES, "path"))
         _lock(db, path)
         return _transact(db, make, ())
 

@@ -10,10 +10,10 @@ from typing import Any
 from service.store.decision_rows import (
     LOW_MASS,
     DecisionRow,
-    Decisions,
     Notice,
     NoticeKind,
     QuestionCounts,
+    QuestionDecisions,
     QuestionVersion,
 )
 from service.store.rows import EarlierPrediction, PredictionBatch, decoding
@@ -30,7 +30,7 @@ _NOTICE = "model, version, kind, at_ms, details, deliveries"
 
 def put_all(
     batches: list[tuple[PredictionBatch, list[int]]],
-    decisions: list[Decisions],
+    decisions: list[QuestionDecisions],
     cache: VersionCache,
     now_ms: int,
     alpha: float,
@@ -46,16 +46,16 @@ def put_all(
         for id_, known in zip(batch.ids, earlier, strict=True)
         if known is not None and known.logits is None
     }
-    by_model: dict[str, list[Decisions]] = {}
+    by_model: dict[str, list[QuestionDecisions]] = {}
     for some in decisions:
         rows = [row for row in some.rows if row.is_declined or (*some.of.key, row.id) not in conflicts]
-        by_model.setdefault(some.of.model, []).append(Decisions(some.of, rows))
+        by_model.setdefault(some.of.model, []).append(QuestionDecisions(some.of, rows))
     for model, of_model in sorted(by_model.items()):
         yield from _put(model, of_model, now_ms, alpha)
     return outcomes
 
 
-def _put(model: str, decisions: list[Decisions], now_ms: int, alpha: float) -> Work[None]:
+def _put(model: str, decisions: list[QuestionDecisions], now_ms: int, alpha: float) -> Work[None]:
     """Store the rows of one question. One transaction at a time does this, because it holds the question's row."""
     start = json.dumps(ShareChange.start().to_json())
     yield Query(
@@ -81,7 +81,7 @@ def _put(model: str, decisions: list[Decisions], now_ms: int, alpha: float) -> W
         yield from _test(model, decisions[-1].of.version, fresh, now_ms, alpha)
 
 
-def _add(question: QuestionVersion, known: list[tuple[Any, ...]], first_ms: int, now_ms: int) -> Work[int]:
+def _add(question: QuestionVersion, known_versions: list[tuple[Any, ...]], first_ms: int, now_ms: int) -> Work[int]:
     """Add a version of a question. Make a notice for a served model or a wording that the question had not before."""
     columns = (*question.key, question.name, question.type, question.served, question.wording, int(question.is_ordered))
     ((key,),) = yield Query(
@@ -89,12 +89,12 @@ def _add(question: QuestionVersion, known: list[tuple[Any, ...]], first_ms: int,
         " VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, 0, 0, 0, 0, $8, $8) RETURNING key",
         (*columns, first_ms),
     )
-    if known:
-        _, served, wording = known[-1]
-        if question.served not in {row[1] for row in known}:
+    if known_versions:
+        _, served, wording = known_versions[-1]
+        if question.served not in {row[1] for row in known_versions}:
             details = {"before": served, "now": question.served}
             yield from _notice(question.key, "served_model_changed", now_ms, details)
-        if question.wording not in {row[2] for row in known}:
+        if question.wording not in {row[2] for row in known_versions}:
             details = {"before": wording, "now": question.wording}
             yield from _notice(question.key, "wording_changed", now_ms, details)
     return int(key)
@@ -178,7 +178,7 @@ def questions() -> Work[list[QuestionCounts]]:
     return read
 
 
-def known(ids: list[str]) -> Work[dict[tuple[str, str], bool]]:
+def earlier_decisions(ids: list[str]) -> Work[dict[tuple[str, str], bool]]:
     """Return, by model and id, whether an earlier row of one of these ids was declined."""
     rows = yield Query(
         "SELECT q.model, d.id, d.declined FROM decisions d JOIN question_versions q ON q.key = d.question"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from service.choices import Meaning
-from service.store.label_rules import Candidate, Change, names_of
+from service.store.label_rules import LabelCandidate, LabelChange, names_of
 from service.store.rows import LabelSelection, SettleCounts, Settlement, VoidCounts, Voiding
 from service.store.work.labels import CANDIDATES, REPLACED, Arrival, write_changes
 from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work, lock_of
@@ -63,7 +63,7 @@ def settle(
     ids = [id_ for (id_,) in found]
     entries = yield from _entries(version, ids)
     rows = yield Query(f"{CANDIDATES} AND p.version = $2", (ids, version))
-    candidates = {candidate.id: candidate for candidate in (Candidate(*row) for row in rows)}
+    candidates = {candidate.id: candidate for candidate in (LabelCandidate(*row) for row in rows)}
     decision = settlement.decision
     unlabelled = [id_ for id_ in ids if id_ in candidates and candidates[id_].label is None]
     if decision == "void":
@@ -107,12 +107,12 @@ def _read(entries: list[_DoubtfulLabel], classes: tuple[str, ...], decision: Mea
 
 
 def _confirm(
-    version: int, back: dict[str, list[_DoubtfulLabel]], candidates: dict[str, Candidate], cache: VersionCache
+    version: int, back: dict[str, list[_DoubtfulLabel]], candidates: dict[str, LabelCandidate], cache: VersionCache
 ) -> Work[None]:
     changes, arrivals, past = {}, {}, []
     for id_, entries in back.items():
         first, last = entries[0], entries[-1]
-        changes[version, id_] = Change(candidates[id_], first.label, last.label)
+        changes[version, id_] = LabelChange(candidates[id_], first.label, last.label)
         arrivals[id_] = Arrival(first.given_ms, last.import_id, last.given_ms if len(entries) > 1 else None)
         past += [(version, id_, *entry) for entry in entries[:-1]]
     yield from write_changes(changes, cache, arrivals)

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from service.ids import is_generated
-from service.store.label_rules import Candidate, Change, Plan, Rules
+from service.store.label_rules import LabelCandidate, LabelChange, LabelPlan, LabelRules
 from service.store.rows import Integers, Label, storable
 from service.store.work import maturing
-from service.store.work.scoring import Bounds, Scored, score
+from service.store.work.scoring import Bounds, ScoredChanges, score
 from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work
 from service.store.work.sums import deltas
 from service.store.work.versions import VersionCache, load_versions, with_resolutions
@@ -32,6 +32,7 @@ COLUMNS = (
     "label",
     "predicted",
     "first_correct",
+    "first_label",
     "confidence",
     "nll",
     "brier",
@@ -60,11 +61,11 @@ class Arrival(NamedTuple):
     """Time at which it last replaced another label; for a label that is copied to a shadow."""
     counted_ms: int | None = None
     """Time at which the window of its answer closed; for a label that counts from then on."""
-    assumed: bool = False
+    is_assumed: bool = False
     """Whether nobody sent it and it was assumed; see `work.windows`."""
 
 
-def put(labels: list[Label], cache: VersionCache, arrival: Arrival, *, each: bool) -> Work[Plan]:
+def put(labels: list[Label], cache: VersionCache, arrival: Arrival, *, each: bool) -> Work[LabelPlan]:
     """Decide about labels and write the result. Unless `each` is set, one refusal prevents all writes.
 
     Only one transaction at a time writes labels of a version. So their sequence numbers have no gaps and become visible
@@ -79,33 +80,33 @@ def put(labels: list[Label], cache: VersionCache, arrival: Arrival, *, each: boo
     held = (yield from _held_labels(early)) if early else {}
     if not cache.models.keys() >= set(models):
         cache = yield from load_versions(cache)
-    plan = Rules(candidates, cache.versions, held, each=each).plan(labels)
+    plan = LabelRules(candidates, cache.versions, held, each=each).plan(labels)
     if plan.refusals and not each:
         return plan
     yield from write_changes(plan.changes, cache, arrival)
-    if plan.held:
+    if plan.held_labels:
         yield ExecuteMany(
             "INSERT INTO held (model, id, label, given_ms, import_id) VALUES ($1, $2, $3, $4, $5)"
             " ON CONFLICT (model, id) DO UPDATE SET label = excluded.label, given_ms = excluded.given_ms,"
             " import_id = excluded.import_id, doubtful = 0",
             [
                 (cache.models[model], id_, json.dumps(label), arrival.at_ms, arrival.import_id)
-                for (model, id_), label in sorted(plan.held.items())
+                for (model, id_), label in sorted(plan.held_labels.items())
             ],
         )
     return plan
 
 
-def candidates_of(ids: list[str], cache: VersionCache) -> Work[tuple[dict[str, list[Candidate]], VersionCache]]:
+def candidates_of(ids: list[str], cache: VersionCache) -> Work[tuple[dict[str, list[LabelCandidate]], VersionCache]]:
     """Return the predictions of each id with their labels, and the versions. Both stay locked meanwhile."""
     yield Lock(
         "SELECT key FROM versions WHERE key IN (SELECT version FROM predictions WHERE id = ANY($1)) ORDER BY key"
         " FOR NO KEY UPDATE",
         (ids,),
     )
-    candidates: dict[str, list[Candidate]] = {}
+    candidates: dict[str, list[LabelCandidate]] = {}
     for row in (yield Query(CANDIDATES, (ids,))):
-        candidates.setdefault(row[0], []).append(Candidate(*row))
+        candidates.setdefault(row[0], []).append(LabelCandidate(*row))
     if not {candidate.version for same_id in candidates.values() for candidate in same_id} <= cache.versions.keys():
         cache = yield from load_versions(cache)
     cache = yield from with_resolutions(cache)
@@ -122,14 +123,14 @@ def _held_labels(ids: list[str]) -> Work[dict[tuple[str, str], str | int]]:
 
 
 def write_changes(
-    changes: Mapping[tuple[int, str], Change], cache: VersionCache, arrivals: Arrival | Mapping[str, Arrival]
+    changes: Mapping[tuple[int, str], LabelChange], cache: VersionCache, arrivals: Arrival | Mapping[str, Arrival]
 ) -> Work[None]:
     """Write new or corrected labels and their deltas. `arrivals` is one arrival for all, or one per id.
 
     Labels of answers whose window is open are kept aside until it closes.
     """
-    by_version: dict[int, list[Change]] = {}
-    early: dict[int, list[Change]] = {}
+    by_version: dict[int, list[LabelChange]] = {}
+    early: dict[int, list[LabelChange]] = {}
     for (key, _), change in changes.items():
         if change.candidate.label != change.now:
             (early if change.candidate.maturing else by_version).setdefault(key, []).append(change)
@@ -137,24 +138,28 @@ def write_changes(
         given = {c.candidate.id: _of(arrivals, c.candidate.id)[:2] for c in version_changes}
         yield from maturing.keep(key, version_changes, given)
     for key, version_changes in sorted(by_version.items()):
-        scored = score(version_changes, cache.versions[key])
+        scores = score(version_changes, cache.versions[key])
         maturity = cache.versions[key].maturity
-        if fresh := int(scored.fresh_L.sum()):
-            yield from _append(key, scored, fresh, arrivals, maturity)
+        if fresh := int(scores.fresh_L.sum()):
+            yield from _append(key, scores, fresh, arrivals, maturity)
         if fresh < len(version_changes):
-            yield from _correct(key, scored, arrivals, late=None if maturity is None else 1)
-        yield deltas.insert_of(key, deltas.LABELS, *deltas_of(scored))
+            yield from _correct(key, scores, arrivals, late=None if maturity is None else 1)
+        yield deltas.insert_of(key, deltas.LABELS, *deltas_of(scores))
         if positive := cache.versions[key].positive_class:
-            yield deltas.insert_of(key, deltas.POSITIVE_LABELS, *deltas_of(scored, positive))
+            yield deltas.insert_of(key, deltas.POSITIVE_LABELS, *deltas_of(scores, positive))
         if cache.versions[key].ordered:
-            yield deltas.insert_of(key, deltas.ORDERED_LABELS, *level_deltas_of(scored))
-        zeros = rounded_deltas_of(scored)
+            yield deltas.insert_of(key, deltas.ORDERED_LABELS, *level_deltas_of(scores))
+        zeros = rounded_deltas_of(scores)
         if any(map(len, zeros)):
             yield deltas.insert_of(key, deltas.ROUNDED_LABELS, *zeros)
 
 
 def _append(
-    key: int, scored: Scored, fresh: int, arrivals: Arrival | Mapping[str, Arrival], maturity: Maturity | None
+    key: int,
+    scores: ScoredChanges,
+    fresh: int,
+    arrivals: Arrival | Mapping[str, Arrival],
+    maturity: Maturity | None,
 ) -> Work[None]:
     # If a missing label counts as one, every answer has a label, so propensities must not weight them.
     always = maturity is not None and maturity.unlabelled_means == "ok"
@@ -163,7 +168,7 @@ def _append(
     )
     sequence = rows[0][0] - fresh
     written, replaced = [], []
-    for change, nll, brier in zip(scored.changes, nullable(scored.nll_L), nullable(scored.brier_L), strict=True):
+    for change, nll, brier in zip(scores.changes, nullable(scores.nll_L), nullable(scores.brier_L), strict=True):
         c = change.candidate
         if c.label is not None:
             continue
@@ -180,6 +185,7 @@ def _append(
             change.now,
             c.predicted,
             first_correct,
+            change.first,
             c.confidence,
             nll,
             brier,
@@ -187,7 +193,7 @@ def _append(
             c.tag,
         )
         late = 1 if maturity and (arrival.counted_ms is None or arrival.corrected_ms is not None) else None
-        counted = arrival.counted_ms, 1 if arrival.assumed else None, late
+        counted = arrival.counted_ms, 1 if arrival.is_assumed else None, late
         written.append((key, sequence, c.id, *when, *what, arrival.import_id, *counted))
     yield Insert("labels", COLUMNS, written)
     if replaced:
@@ -198,14 +204,16 @@ def _of(arrivals: Arrival | Mapping[str, Arrival], id_: str) -> Arrival:
     return arrivals if isinstance(arrivals, Arrival) else arrivals[id_]
 
 
-def _correct(key: int, scored: Scored, arrivals: Arrival | Mapping[str, Arrival], *, late: int | None) -> Work[None]:
-    sequences = [c.candidate.sequence for c in scored.changes if c.candidate.label is not None]
+def _correct(
+    key: int, scores: ScoredChanges, arrivals: Arrival | Mapping[str, Arrival], *, late: int | None
+) -> Work[None]:
+    sequences = [c.candidate.sequence for c in scores.changes if c.candidate.label is not None]
     yield Query(
         f"INSERT INTO replaced ({', '.join(REPLACED)}) SELECT version, prediction, label,"
         " coalesce(corrected_ms, arrived_ms), import_id FROM labels WHERE version = $1 AND sequence = ANY($2)",
         (key, sequences),
     )
-    rows = zip(scored.changes, nullable(scored.nll_L), nullable(scored.brier_L), strict=True)
+    rows = zip(scores.changes, nullable(scores.nll_L), nullable(scores.brier_L), strict=True)
     yield ExecuteMany(
         "UPDATE labels SET label = $3, nll = $4, brier = $5, corrected_ms = $6, import_id = $7, late = $8"
         " WHERE version = $1 AND sequence = $2",
@@ -222,12 +230,14 @@ def nullable(score_L: Array) -> list[float | None]:
     return [None if math.isnan(score) else score for score in score_L.tolist()]
 
 
-def deltas_of(scored: Scored, positive: PositiveClass | None = None) -> tuple[deltas.DeltaRows, deltas.DeltaRows]:
+def deltas_of(
+    scores: ScoredChanges, positive: PositiveClass | None = None
+) -> tuple[deltas.DeltaRows, deltas.DeltaRows]:
     """Return two tables: old values of corrected labels, to subtract, and current values of all changes, to add.
 
     With a positive class, they are by p(positive).
     """
-    candidates = [change.candidate for change in scored.changes]
+    candidates = [change.candidate for change in scores.changes]
     columns = [np.array([getattr(c, name) for c in candidates]) for name in ("created_ms", "predicted", "tag_key")]
     created_L, predicted_L, tag_L = columns
     confidence_L = np.array([c.confidence for c in candidates])
@@ -242,25 +252,25 @@ def deltas_of(scored: Scored, positive: PositiveClass | None = None) -> tuple[de
         of_answers = created_L[which], c_L, predicted_L[which], tag_L[which]
         return deltas.label_deltas(*of_answers, correct_L, nll_L, brier_L, sign, positive=positive is not None)
 
-    old_L = ~scored.fresh_L
-    before = rows(old_L, scored.before_L, scored.nll_before_L, scored.brier_before_L, -1)
-    return before, rows(np.ones(len(old_L), bool), scored.now_L, scored.nll_L, scored.brier_L, 1)
+    old_L = ~scores.fresh_L
+    before = rows(old_L, scores.before_L, scores.nll_before_L, scores.brier_before_L, -1)
+    return before, rows(np.ones(len(old_L), bool), scores.now_L, scores.nll_L, scores.brier_L, 1)
 
 
-def level_deltas_of(scored: Scored) -> tuple[deltas.DeltaRows, deltas.DeltaRows]:
+def level_deltas_of(scores: ScoredChanges) -> tuple[deltas.DeltaRows, deltas.DeltaRows]:
     """Return the two tables of `deltas_of` by level, for ordered classes."""
-    assert scored.levels is not None
-    candidates = [change.candidate for change in scored.changes]
+    assert scores.levels is not None
+    candidates = [change.candidate for change in scores.changes]
     created_L, tag_L = (np.array([getattr(c, name) for c in candidates]) for name in ("created_ms", "tag_key"))
-    old_L, (now, before) = ~scored.fresh_L, scored.levels
+    old_L, (now, before) = ~scores.fresh_L, scores.levels
     return deltas.level_deltas(created_L[old_L], before.only(old_L), tag_L[old_L], -1), deltas.level_deltas(
         created_L, now, tag_L
     )
 
 
-def rounded_deltas_of(scored: Scored) -> tuple[deltas.DeltaRows, deltas.DeltaRows]:
+def rounded_deltas_of(scores: ScoredChanges) -> tuple[deltas.DeltaRows, deltas.DeltaRows]:
     """Return the two tables of `deltas_of` about rounding; see `deltas.ROUNDED_LABELS`."""
-    candidates = [change.candidate for change in scored.changes]
+    candidates = [change.candidate for change in scores.changes]
     created_L, tag_L, predicted_L, confidence_L = (
         np.array([getattr(c, name) for c in candidates])
         for name in ("created_ms", "tag_key", "predicted", "confidence")
@@ -269,9 +279,9 @@ def rounded_deltas_of(scored: Scored) -> tuple[deltas.DeltaRows, deltas.DeltaRow
     def rows(which: npt.NDArray[np.bool_], bounds: Bounds, nll_L: Array, sign: int) -> deltas.DeltaRows:
         k = np.flatnonzero(which & (bounds.zero_L | ~np.isnan(bounds.least_L)))
         zero_K = bounds.zero_L[k]
-        scores = np.nan_to_num(bounds.least_L[k]), np.where(zero_K, np.nan_to_num(nll_L[k]), 0.0)
-        return deltas.label_deltas(created_L[k], confidence_L[k], predicted_L[k], tag_L[k], zero_K, *scores, sign)
+        bound_scores = np.nan_to_num(bounds.least_L[k]), np.where(zero_K, np.nan_to_num(nll_L[k]), 0.0)
+        return deltas.label_deltas(created_L[k], confidence_L[k], predicted_L[k], tag_L[k], zero_K, *bound_scores, sign)
 
-    old_L = ~scored.fresh_L
-    before = rows(old_L, scored.bounds_before, scored.nll_before_L, -1)
-    return before, rows(np.ones(len(old_L), bool), scored.bounds, scored.nll_L, 1)
+    old_L = ~scores.fresh_L
+    before = rows(old_L, scores.bounds_before, scores.nll_before_L, -1)
+    return before, rows(np.ones(len(old_L), bool), scores.bounds, scores.nll_L, 1)

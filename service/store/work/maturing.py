@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from service.store.label_rules import Candidate, Change
+from service.store.label_rules import LabelCandidate, LabelChange
 from service.store.rows import MaturedCounts, Version
 from service.store.work.statements import Insert, Query, Work
 from service.store.work.versions import VersionCache
@@ -17,7 +17,7 @@ from trueodds.bundle.contents import is_shadow
 EARLY = ("version", "prediction", "label", "given_ms", "import_id")
 
 
-class Entry(NamedTuple):
+class EarlyLabel(NamedTuple):
     """Label as it was sent."""
 
     label: int
@@ -33,7 +33,7 @@ def enrol(version: int, cache: VersionCache, answers: Iterable[tuple[str, int]],
         yield Insert("maturing", ("version", "prediction", "due_ms"), rows)
 
 
-def mark(candidates: dict[str, list[Candidate]], cache: VersionCache) -> Work[dict[str, list[Candidate]]]:
+def mark(candidates: dict[str, list[LabelCandidate]], cache: VersionCache) -> Work[dict[str, list[LabelCandidate]]]:
     """Return the candidates. Those with an open window carry the last label that has arrived for them."""
     ids: dict[int, list[str]] = {}
     for id_, same_id in candidates.items():
@@ -59,9 +59,9 @@ def mark(candidates: dict[str, list[Candidate]], cache: VersionCache) -> Work[di
     }
 
 
-def entries(version: int, ids: Sequence[str]) -> Work[dict[str, list[Entry]]]:
+def entries(version: int, ids: Sequence[str]) -> Work[dict[str, list[EarlyLabel]]]:
     """Return the labels that arrived for answers with an open window, by id, in their order."""
-    said: dict[str, list[Entry]] = {}
+    said: dict[str, list[EarlyLabel]] = {}
     if ids:
         rows = yield Query(
             "SELECT prediction, label, given_ms, import_id FROM early WHERE version = $1 AND prediction = ANY($2)"
@@ -69,11 +69,11 @@ def entries(version: int, ids: Sequence[str]) -> Work[dict[str, list[Entry]]]:
             (version, list(ids)),
         )
         for id_, *entry in rows:
-            said.setdefault(id_, []).append(Entry(*entry))
+            said.setdefault(id_, []).append(EarlyLabel(*entry))
     return said
 
 
-def keep(version: int, changes: Sequence[Change], arrivals: dict[str, tuple[int, str | None]]) -> Work[None]:
+def keep(version: int, changes: Sequence[LabelChange], arrivals: dict[str, tuple[int, str | None]]) -> Work[None]:
     """Store labels of answers with an open window. `given` has the time and the import of each label by id."""
     rows = []
     for change in changes:
@@ -90,7 +90,7 @@ def forget(version: int, ids: list[str]) -> Work[None]:
     yield Query("DELETE FROM maturing WHERE version = $1 AND prediction = ANY($2)", (version, ids))
 
 
-def assumed_of(version: Version, predicted: int) -> int | None:
+def assumed_label_of(version: Version, predicted_class: int) -> int | None:
     """Return the label that an answer without one counts with; None if a missing label means nothing.
 
     For a model with a positive class it is the other class. Otherwise it is the predicted class, because nobody has
@@ -100,7 +100,7 @@ def assumed_of(version: Version, predicted: int) -> int | None:
         return None
     if positive := version.positive_class:
         return 1 - positive.index
-    return None if is_shadow(version.model) else predicted
+    return None if is_shadow(version.model) else predicted_class
 
 
 def counts(version: int) -> Work[MaturedCounts]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from service.store.label_rules import Candidate, Change, Rules
+from service.store.label_rules import LabelCandidate, LabelChange, LabelRules
 from service.store.rows import ConflictsError, EarlierPrediction, Label, PredictionBatch, RowsError
 from service.store.work import maturing
 from service.store.work.labels import REPLACED, Arrival, candidates_of, write_changes
@@ -143,9 +143,9 @@ def _earlier_answer(id_: str, digest: bytes | None, earlier: dict[str, tuple[Any
     return EarlierPrediction(bytes(logits) if stored == digest else None, version, tag, propensity)
 
 
-def _candidates(rows: list[tuple[Any, ...]]) -> list[Candidate]:
+def _candidates(rows: list[tuple[Any, ...]]) -> list[LabelCandidate]:
     named = [dict(zip(COLUMNS, row, strict=True)) | {"sequence": None, "label": None} for row in rows]
-    return [Candidate(*(row[name] for name in Candidate._fields if name in row)) for row in named]
+    return [LabelCandidate(*(row[name] for name in LabelCandidate._fields if name in row)) for row in named]
 
 
 _VERSIONS_OF = (
@@ -160,16 +160,17 @@ def _apply_labels_of_answers(
 
     Transactions that label the answers wait for the rows of their versions, so none runs between reading and writing.
     """
-    answered, ids, version = shadowed_by(batch.model), [row[0] for row in rows], cache.keys[batch.model, batch.version]
+    answering_model, ids = shadowed_by(batch.model), [row[0] for row in rows]
+    version = cache.keys[batch.model, batch.version]
     of = _VERSIONS_OF
-    yield Lock(f"SELECT key FROM versions WHERE key IN ({of}) ORDER BY key FOR NO KEY UPDATE", (ids, answered))
+    yield Lock(f"SELECT key FROM versions WHERE key IN ({of}) ORDER BY key FOR NO KEY UPDATE", (ids, answering_model))
     if cache.versions[version].maturity is not None:
-        yield from _keep_labels_of_answers(fresh, answered, version, cache)
+        yield from _keep_labels_of_answers(fresh, answering_model, version, cache)
         return
     labelled = yield Query(
         "SELECT prediction, version, label, arrived_ms, import_id, corrected_ms FROM labels"
         f" WHERE prediction = ANY($1) AND version IN ({of})",
-        (ids, answered),
+        (ids, answering_model),
     )
     if not labelled:
         return
@@ -180,25 +181,26 @@ def _apply_labels_of_answers(
     past = yield Query(
         "SELECT prediction, label, given_ms, import_id FROM replaced"
         f" WHERE prediction = ANY($1) AND version IN ({of}) ORDER BY key",
-        (list(fitting), answered),
+        (list(fitting), answering_model),
     )
     labels = {id_: label for id_, (label, *_) in fitting.items()}
     firsts = labels | {id_: label for id_, label, *_ in reversed(past)}
-    changes = {(version, c.id): Change(c, firsts[c.id], labels[c.id]) for c in _candidates(rows) if c.id in labels}
+    changes = {(version, c.id): LabelChange(c, firsts[c.id], labels[c.id]) for c in _candidates(rows) if c.id in labels}
     yield from write_changes(changes, cache, {id_: Arrival(*arrival) for id_, (_, *arrival) in fitting.items()})
     yield Insert("replaced", REPLACED, [(version, *row) for row in past])
 
 
-def _keep_labels_of_answers(fresh: list[str], answered: str, version: int, cache: VersionCache) -> Work[None]:
+def _keep_labels_of_answers(fresh: list[str], answering_model: str, version: int, cache: VersionCache) -> Work[None]:
     """Keep the labels that people gave to the answers for new rows of a shadow, until the shadow's window closes."""
     where = f"WHERE prediction = ANY($1) AND version IN ({_VERSIONS_OF})"
     given = yield Query(
-        f"SELECT prediction, version, label, given_ms, import_id FROM early {where} ORDER BY key", (fresh, answered)
+        f"SELECT prediction, version, label, given_ms, import_id FROM early {where} ORDER BY key",
+        (fresh, answering_model),
     )
     counted = yield Query(
         "SELECT prediction, version, label, coalesce(corrected_ms, arrived_ms), import_id FROM labels"
         f" {where} AND (assumed IS NULL OR corrected_ms IS NOT NULL)",
-        (fresh, answered),
+        (fresh, answering_model),
     )
     rows = [*given, *counted]
     if not {key for _, key, *_ in rows} <= cache.versions.keys():
@@ -218,7 +220,7 @@ def _apply_held(model_name: str, ids: list[str], model: int, cache: VersionCache
         return
     candidates, cache = yield from candidates_of([id_ for id_, *_ in held], cache)
     labels = [Label(id_, json.loads(label), model=model_name) for id_, label, *_ in held]
-    plan = Rules(candidates, cache.versions, {}, each=True).plan(labels)
+    plan = LabelRules(candidates, cache.versions, {}, each=True).plan(labels)
     arrivals = {id_: Arrival(given_ms, import_id) for id_, _, given_ms, import_id in held}
     yield from write_changes(plan.changes, cache, arrivals)
     applied = [id_ for _, id_ in plan.changes]

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from service.store.rows import HeldLabels, LabelBlock, LabelledLogits, StoredPrediction, Version, decoding
+from service.store.rows import UNKNOWN, HeldLabels, LabelBlock, LabelledLogits, StoredPrediction, Version, decoding
 from service.store.work.scoring import as_read, logits_of
 from service.store.work.statements import Query, Work
 from service.store.work.sums import deltas
 from trueodds.sums.hours import HOUR_MS, Hours
+from trueodds.sums.ordered import at_least
 
 LOG = (
-    "sequence, prediction, created_ms, coalesce(counted_ms, arrived_ms), label, predicted, first_correct, confidence,"
-    " nll, brier, propensity, tag"
+    "sequence, prediction, created_ms, coalesce(counted_ms, arrived_ms), label, predicted, first_correct,"
+    f" coalesce(first_label, {UNKNOWN}), confidence, nll, brier, propensity, tag"
 )
 _NEVER = 2**62
 
 
-def labels(version: int, after: int, limit: int, *, corrected: bool = False) -> Work[LabelBlock]:
-    """Read the first `limit` labels after a sequence number. `corrected` reads only corrected labels."""
-    where = " AND corrected_ms IS NOT NULL" if corrected else ""
+def labels(version: int, after: int, limit: int, *, corrected_only: bool = False) -> Work[LabelBlock]:
+    """Read the first `limit` labels after a sequence number. `corrected_only` reads only corrected labels."""
+    where = " AND corrected_ms IS NOT NULL" if corrected_only else ""
     rows = yield Query(
         f"SELECT {LOG} FROM labels WHERE version = $1{where} AND sequence > $2 ORDER BY sequence LIMIT $3",
         (version, after, limit),
@@ -31,15 +33,28 @@ def labels(version: int, after: int, limit: int, *, corrected: bool = False) -> 
     return block(rows)
 
 
-def count_corrected(version: int, predicted: int | None, tag: str | None, hours: Hours, after: int) -> Work[int]:
+def with_levels(block: LabelBlock, key: int, version: Version) -> Work[LabelBlock]:
+    """Return labels of ordered classes with the probabilities of their answers, as the calibrator returns them.
+
+    Deleting an answer deletes its label, so each label has one.
+    """
+    logits = yield from _logits(block.ids, key)
+    with decoding("its table labels or predictions"):
+        z_LC = _as_read([logits[id_] for id_ in block.ids], version)
+        return replace(block, at_least_LK=at_least(version.calibrator(z_LC)))
+
+
+def count_corrected_labels(
+    version: int, predicted_class: int | None, tag: str | None, hours: Hours, after: int
+) -> Work[int]:
     """Count the corrected labels after the sequence number `after`, of predictions in the hours [first, end).
 
-    `predicted` (the index of a class) and `tag` restrict the count.
+    `predicted_class` (an index) and `tag` restrict the count.
     """
     first, end = (None if hour is None else hour * HOUR_MS for hour in hours)
     where, more = "", list[int | str]()
-    if predicted is not None:
-        where, more = " AND predicted = $5", [predicted]
+    if predicted_class is not None:
+        where, more = " AND predicted = $5", [predicted_class]
     if tag == deltas.OTHER_TAGS:
         where += " AND tag IS NOT NULL AND tag NOT IN (SELECT name FROM tags WHERE version = $1)"
     elif tag is not None:
@@ -78,7 +93,7 @@ def _is_sound(block: LabelBlock) -> bool:
     nll_L, brier_L = block.nll_L[known_L], block.brier_L[known_L]
     return bool(
         (np.diff(block.sequence_L) > 0).all()
-        and ((block.label_L >= 0) & (block.predicted_L >= 0)).all()
+        and ((block.label_L >= 0) & (block.predicted_L >= 0) & (block.first_label_L >= UNKNOWN)).all()
         and (block.arrived_ms_L >= block.created_ms_L).all()
         and ((confidence_L >= 0) & (confidence_L <= 1 + slack)).all()
         and (np.isnan(propensity_L) | ((propensity_L > 0) & (propensity_L <= 1))).all()
@@ -87,8 +102,9 @@ def _is_sound(block: LabelBlock) -> bool:
 
 
 def _block(rows: Sequence[Sequence[Any]]) -> LabelBlock:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * 12
-    sequence, ids, created, arrived, label, predicted, first, confidence, nll, brier, propensity, tags = columns
+    columns = list(zip(*rows, strict=True)) if rows else [()] * 13
+    sequence, ids, created, arrived, label, predicted, *firsts, confidence, nll, brier, propensity, tags = columns
+    first_correct, first_label = firsts
     label_L, predicted_L = np.array(label, np.int64), np.array(predicted, np.int64)
     return LabelBlock(
         sequence_L=np.array(sequence, np.int64),
@@ -99,11 +115,13 @@ def _block(rows: Sequence[Sequence[Any]]) -> LabelBlock:
         predicted_L=predicted_L,
         confidence_L=np.array(confidence, np.float64),
         correct_L=label_L == predicted_L,
-        first_correct_L=np.array(first, bool),
+        first_correct_L=np.array(first_correct, bool),
         nll_L=np.array(nll, np.float64),
         brier_L=np.array(brier, np.float64),
         propensity_L=np.array(propensity, np.float64),
         tags=list(tags),
+        first_label_L=np.array(first_label, np.int64),
+        at_least_LK=np.zeros((len(label_L), 0)),
     )
 
 
@@ -118,7 +136,7 @@ def before_last(version: int, last: int) -> Work[int]:
     return rows[0][0] if rows else 0
 
 
-def read_labelled(
+def read_labelled_logits(
     version: int, of: Version, since_ms: int, after: int, limit: int, shadow: tuple[int, Version] | None = None
 ) -> Work[tuple[int, LabelledLogits]]:
     """Read one block of labelled logits. Return the last sequence number of the block (0 at the end), and the logits.

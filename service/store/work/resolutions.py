@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from service.store.label_rules import Candidate, Change
+from service.store.label_rules import LabelCandidate, LabelChange
 from service.store.rows import Version
 from service.store.work.labels import CANDIDATES, deltas_of, level_deltas_of, nullable, rounded_deltas_of
 from service.store.work.scoring import as_sent, logits_of, score
@@ -94,11 +94,11 @@ def _rescore(key: int, before: Version, after: Version, old: dict[str, float]) -
             return
         last = rows[-1][0]
         found = yield Query(f"{CANDIDATES} AND p.version = $2", ([id_ for _, id_ in rows], key))
-        candidates = [c for c in (Candidate(*row) for row in found) if c.label is not None]
+        candidates = [c for c in (LabelCandidate(*row) for row in found) if c.label is not None]
         if not candidates:
             continue
         were = [c._replace(confidence=old.get(c.id, c.confidence)) for c in candidates]
-        was, now = score(_unchanged(were), before), score(_unchanged(candidates), after)
+        was, now = score(_as_changes(were), before), score(_as_changes(candidates), after)
         yield deltas.insert_of(key, deltas.LABELS, deltas_of(was)[0], deltas_of(now)[1])
         if positive := before.positive_class:
             parts = deltas_of(was, positive)[0], deltas_of(now, positive)[1]
@@ -113,5 +113,5 @@ def _rescore(key: int, before: Version, after: Version, old: dict[str, float]) -
         )
 
 
-def _unchanged(candidates: list[Candidate]) -> list[Change]:
-    return [Change(c, c.label, c.label) for c in candidates if c.label is not None]
+def _as_changes(candidates: list[LabelCandidate]) -> list[LabelChange]:
+    return [LabelChange(c, c.label, c.label) for c in candidates if c.label is not None]

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from service.store.label_rules import Change
+from service.store.label_rules import LabelChange
 from service.store.rows import Integers, StoreDamagedError, Version
 from trueodds.sums.inputs import Array
-from trueodds.sums.losses import brier_of, nll_of
+from trueodds.sums.losses import brier_of, nll_of, rounded_losses
 from trueodds.sums.ordered import OrderedRows, ordered_rows
-from trueodds.sums.rounding import EXACT, read_rounded, rounded_losses
+from trueodds.sums.rounding import EXACT, as_distributions
 
 _EPS = float(np.finfo(np.float64).eps)
 ZERO = 1.03 * _EPS
@@ -37,10 +37,10 @@ class Bounds(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class ScoredChanges:
     """Changed labels of one version as arrays with L rows. before_L is -1 where there was no label."""
 
-    changes: list[Change]
+    changes: list[LabelChange]
     now_L: Integers
     before_L: Integers
     nll_L: Array
@@ -57,7 +57,7 @@ class Scored:
         return self.before_L < 0
 
 
-def score(changes: list[Change], version: Version) -> Scored:
+def score(changes: list[LabelChange], version: Version) -> ScoredChanges:
     """Compute NLL (in nats) and Brier score of the new labels, and of the old ones where there were any.
 
     The probabilities are the version's calibrator applied to the stored logits, block by block. The scores are NaN if
@@ -68,7 +68,7 @@ def score(changes: list[Change], version: Version) -> Scored:
     scores_4L = np.full((4, len(changes)), np.nan)
     bounds = [Bounds.none(len(changes)), Bounds.none(len(changes))]
     if not version.has_logits:
-        return _scored(changes, now_L, before_L, scores_4L, bounds)
+        return _collect_scores(changes, now_L, before_L, scores_4L, bounds)
     step, levels = max(SCORED // len(version.classes), 1), list[tuple[OrderedRows, OrderedRows]]()
     for start in range(0, len(changes), step):
         rows = slice(start, start + step)
@@ -79,7 +79,7 @@ def score(changes: list[Change], version: Version) -> Scored:
         sent_NC, rounded_N = as_sent(logits_NC, confidence_N, version)
         resolution = version.resolution or EXACT
         if resolution.step is not None:
-            probabilities_NC[rounded_N] = read_rounded(sent_NC[rounded_N], resolution.step)
+            probabilities_NC[rounded_N] = as_distributions(sent_NC[rounded_N], resolution.step)
         squares_N, row_N = np.vecdot(probabilities_NC, probabilities_NC), np.arange(len(probabilities_NC))
         for k, label_L in enumerate((now_L, before_L)):
             true_N = probabilities_NC[row_N, label_L[rows]]
@@ -95,18 +95,18 @@ def score(changes: list[Change], version: Version) -> Scored:
         if version.ordered:
             now, before = (ordered_rows(probabilities_NC, label_L[rows]) for label_L in (now_L, before_L))
             levels.append((now, before))
-    scored = _scored(changes, now_L, before_L, scores_4L, bounds)
+    scores = _collect_scores(changes, now_L, before_L, scores_4L, bounds)
     if not levels:
-        return scored
+        return scores
     now, before = (OrderedRows.join([pair[k] for pair in levels]) for k in (0, 1))
-    return replace(scored, levels=(now, before))
+    return replace(scores, levels=(now, before))
 
 
-def _scored(
-    changes: list[Change], now_L: Integers, before_L: Integers, scores_4L: Array, bounds: list[Bounds]
-) -> Scored:
+def _collect_scores(
+    changes: list[LabelChange], now_L: Integers, before_L: Integers, scores_4L: Array, bounds: list[Bounds]
+) -> ScoredChanges:
     nll_L, brier_L, nll_before_L, brier_before_L = scores_4L
-    return Scored(changes, now_L, before_L, nll_L, brier_L, nll_before_L, brier_before_L, bounds[0], bounds[1])
+    return ScoredChanges(changes, now_L, before_L, nll_L, brier_L, nll_before_L, brier_before_L, bounds[0], bounds[1])
 
 
 def as_sent(
@@ -131,12 +131,12 @@ def as_sent(
 
 
 def as_read(logits_NC: npt.NDArray[np.float32], confidence_N: Array, version: Version) -> npt.NDArray[np.float32]:
-    """Return stored logits, where those of rounded answers are the logarithms of how `read_rounded` reads them."""
+    """Return stored logits, where those of rounded answers are the logarithms of how `as_distributions` reads them."""
     sent_NC, rounded_N = as_sent(logits_NC, confidence_N, version)
     if not rounded_N.any():
         return logits_NC
     assert version.resolution is not None and version.resolution.step is not None
-    read_NC = np.log(read_rounded(sent_NC[rounded_N], version.resolution.step))
+    read_NC = np.log(as_distributions(sent_NC[rounded_N], version.resolution.step))
     logits_NC = logits_NC.copy()
     logits_NC[rounded_N] = read_NC - read_NC.max(axis=1, keepdims=True)
     return logits_NC

@@ -9,6 +9,7 @@ from typing import Any
 from service.store.rows import LabelBlock, decoding
 from service.store.work import reading
 from service.store.work.statements import Lock, Query, Work, lock_of
+from service.store.work.versions import VersionCache, with_resolutions
 
 State = Any
 """Any value that is serialisable as JSON."""
@@ -17,8 +18,17 @@ Update = Callable[[State | None, LabelBlock], State]
 _SELECT = "SELECT state, sequence FROM states WHERE version = $1 AND name = $2"
 
 
-def update(version: int, name: str, function: Update, limit: int) -> Work[tuple[State, int]]:
+def update(
+    version: int,
+    name: str,
+    function: Update,
+    limit: int,
+    cache: VersionCache,
+    needs_levels: Callable[[State | None], bool] | None = None,
+) -> Work[tuple[State, int]]:
     """Advance a state in one transaction. Return it, with the number of labels used (below `limit`: none are left).
+
+    The labels have `at_least_LK` if `needs_levels(state)` is true.
 
     The holder of the lock on the state's row is the only one to advance it. The very first caller locks the version's
     row, because the state has no row yet. Sequence numbers of labels become visible in order (see `labels.put`), so no
@@ -31,7 +41,11 @@ def update(version: int, name: str, function: Update, limit: int) -> Work[tuple[
         rows = yield Query(_SELECT, (version, name))
     before, sequence = rows[0] if rows else (None, 0)
     block = yield from reading.labels(version, sequence, limit)
-    state = function(None if before is None else _decode(before, name), block)
+    state = None if before is None else _decode(before, name)
+    if needs_levels is not None and len(block) and needs_levels(state):
+        cache = yield from with_resolutions(cache)
+        block = yield from reading.with_levels(block, version, cache.versions[version])
+    state = function(state, block)
     after = json.dumps(state, allow_nan=False)
     if len(block) or after != before:
         yield Query(

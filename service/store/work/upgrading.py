@@ -1,4 +1,8 @@
-"""Upgrade from schema 6 (PostgreSQL: 5) to 8: adds checksums and signs to deltas, and finds doubtful labels."""
+"""Upgrade of rows, after the tables.
+
+From schema 6 (PostgreSQL: 5) it adds checksums and signs to deltas, and finds doubtful labels. From schema 9 too, it
+fills in the first label of each labelled answer.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,16 @@ from service.store.work.statements import ExecuteMany, Query, Work
 from service.store.work.sums.deltas import ANSWER, ANSWERS, LABEL, POSITIVE_ANSWERS, TOTAL, seal_rows
 from service.store.work.sums.queries import MergedTotals, sums
 from service.store.work.versions import VersionCache, load_versions
-from service.store.work.voiding import Restart, move_out
+from service.store.work.voiding import PastLabel, Restart, first_of, in_order, move_out
 
 _ANSWER = np.dtype([(name, kind) for name, kind, *_ in ANSWER.descr if name != "sign"])
 _LABEL = np.dtype([*_ANSWER.descr, *LABEL.descr[len(_ANSWER.descr) :]])
+
+
+BLOCK = 2000
+"""Corrected labels that are read at once."""
+SIGNED = 9
+"""Schema from which deltas have checksums and signs, and no label is doubtful."""
 
 
 class DoubtfulCounts(NamedTuple):
@@ -27,10 +37,50 @@ class DoubtfulCounts(NamedTuple):
     """Labels that stay in the sums: retention has removed their rows, so their share is unknown."""
 
 
-def upgrade(restart: Restart) -> Work[dict[tuple[str, str], DoubtfulCounts]]:
-    """Convert the rows after the tables are converted. Return the doubtful labels by model and version."""
+def upgrade(restart: Restart, before: int) -> Work[dict[tuple[str, str], DoubtfulCounts]]:
+    """Convert the rows of a store with the schema `before`. Return the doubtful labels by model and version."""
+    yield from _fill_first_labels()
+    if before >= SIGNED:
+        return {}
     yield from _seal_deltas()
     return (yield from _mark((yield from load_versions(VersionCache())), restart))
+
+
+def _fill_first_labels() -> Work[None]:
+    """Fill in `first_label`: from the labels that were replaced, where a label was corrected.
+
+    It stays unknown where those labels contradict `first_correct`, which only damage explains.
+    """
+    yield Query("UPDATE labels SET first_label = label WHERE corrected_ms IS NULL")
+    version, sequence = 0, 0
+    while True:
+        rows = yield Query(
+            "SELECT version, sequence, prediction, label, corrected_ms, predicted, first_correct, counted_ms"
+            " FROM labels WHERE corrected_ms IS NOT NULL AND (version > $1 OR version = $1 AND sequence > $2)"
+            " ORDER BY version, sequence LIMIT $3",
+            (version, sequence, BLOCK),
+        )
+        if not rows:
+            return
+        replaced: dict[tuple[int, str], list[PastLabel]] = {}
+        for of, id_, *entry in (
+            yield Query(
+                "SELECT version, prediction, key, label, given_ms, import_id FROM replaced WHERE prediction = ANY($1)"
+                " ORDER BY key",
+                (sorted({row[2] for row in rows}),),
+            )
+        ):
+            replaced.setdefault((of, id_), []).append(PastLabel(*entry))
+        filled = []
+        for version, sequence, id_, label, corrected_ms, predicted, first_correct, counted_ms in rows:
+            every = [*replaced.get((version, id_), []), PastLabel(None, label, corrected_ms, None)]
+            first = first_of(in_order(every, counted_ms), counted_ms).label
+            if (first == predicted) != bool(first_correct):
+                if not first_correct:
+                    continue
+                first = predicted
+            filled.append((version, sequence, first))
+        yield ExecuteMany("UPDATE labels SET first_label = $3 WHERE version = $1 AND sequence = $2", filled)
 
 
 def _seal_deltas() -> Work[None]:

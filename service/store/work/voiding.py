@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from service.store.label_rules import Candidate, Change
+from service.store.label_rules import LabelCandidate, LabelChange
 from service.store.rows import LabelSelection, VoidCounts, Voiding
 from service.store.work import maturing, states
 from service.store.work.labels import CANDIDATES, REPLACED, deltas_of, level_deltas_of, nullable, rounded_deltas_of
@@ -71,7 +71,7 @@ def condition(selection: LabelSelection, table: str, given_column: str, first: i
     return f"({' AND '.join(parts)})", arguments
 
 
-class _PastLabel(NamedTuple):
+class PastLabel(NamedTuple):
     """Label that an answer has or had."""
 
     key: int | None
@@ -81,6 +81,17 @@ class _PastLabel(NamedTuple):
     import_id: str | None
 
 
+def in_order(entries: list[PastLabel], counted_ms: int | None) -> list[PastLabel]:
+    """Return the labels of an answer in their order. With a window, which ended at `counted_ms`, it is that of time."""
+    return entries if counted_ms is None else sorted(entries, key=lambda entry: entry.given_ms)
+
+
+def first_of(entries: list[PastLabel], counted_ms: int | None) -> PastLabel:
+    """Return the label that counted first. With a window it is the last label in time, if there is one."""
+    in_time = [entry for entry in entries if counted_ms is not None and entry.given_ms < counted_ms]
+    return in_time[-1] if in_time else entries[0]
+
+
 @dataclass
 class _Plan:
     """Changes of one block."""
@@ -88,15 +99,15 @@ class _Plan:
     counts: VoidCounts = field(default_factory=VoidCounts)
     first: int | None = None
     """Smallest sequence number of a label that is removed or whose first form changes."""
-    removed: list[tuple[str, int]] = field(default_factory=list)
+    removals: list[tuple[str, int]] = field(default_factory=list)
     """Ids and sequence numbers."""
-    relabelled: dict[str, int] = field(default_factory=dict)
+    restored_labels: dict[str, int] = field(default_factory=dict)
     """Restored labels by id."""
-    updates: list[tuple[str, int, int, int, int | None, int, str | None, int | None, int | None]] = field(
+    updates: list[tuple[str, int, int, int, int | None, int, int, str | None, int | None, int | None]] = field(
         default_factory=list
     )
-    """Id, sequence, label, arrived_ms, corrected_ms, first_correct, import_id, assumed, late."""
-    assumed: int = 0
+    """Id, sequence, label, arrived_ms, corrected_ms, first_correct, first_label, import_id, assumed, late."""
+    assumed_count: int = 0
     """Number of answers that no longer have a label in time, and count with the model's default."""
     behind: list[tuple[int, str, int, int, None]] = field(default_factory=list)
     """Rows for `replaced`: assumed labels that a later label has replaced."""
@@ -156,11 +167,12 @@ def _restart(version: int, restart: Restart, first: int) -> Work[None]:
 
 def _plan(version: int, sequences: list[int], selection: LabelSelection, cache: VersionCache) -> Work[_Plan]:
     rows = yield Query(
-        "SELECT prediction, sequence, label, arrived_ms, corrected_ms, predicted, first_correct, import_id, created_ms,"
-        " counted_ms, assumed FROM labels WHERE version = $1 AND sequence = ANY($2) ORDER BY sequence",
+        "SELECT prediction, sequence, label, arrived_ms, corrected_ms, predicted, first_correct, first_label,"
+        " import_id, created_ms, counted_ms, assumed FROM labels WHERE version = $1 AND sequence = ANY($2)"
+        " ORDER BY sequence",
         (version, sequences),
     )
-    entries: dict[str, list[_PastLabel]] = {id_: [] for id_, *_ in rows}
+    entries: dict[str, list[PastLabel]] = {id_: [] for id_, *_ in rows}
     for id_, *entry in (
         yield Query(
             "SELECT prediction, key, label, given_ms, import_id FROM replaced"
@@ -168,14 +180,13 @@ def _plan(version: int, sequences: list[int], selection: LabelSelection, cache: 
             (version, list(entries)),
         )
     ):
-        entries[id_].append(_PastLabel(*entry))
+        entries[id_].append(PastLabel(*entry))
     plan = _Plan()
-    for id_, sequence, label, arrived_ms, corrected_ms, predicted, first_correct, import_id, created_ms, *of in rows:
-        counted_ms, assumed = of
-        now = _PastLabel(None, label, arrived_ms if corrected_ms is None else corrected_ms, import_id)
-        every = [*entries[id_], now]
-        if counted_ms is not None:
-            every.sort(key=lambda entry: entry.given_ms)
+    ordered = cache.versions[version].ordered
+    for id_, sequence, label, arrived_ms, corrected_ms, predicted, *of in rows:
+        first_correct, first_label, import_id, created_ms, counted_ms, assumed = of
+        now = PastLabel(None, label, arrived_ms if corrected_ms is None else corrected_ms, import_id)
+        every = in_order([*entries[id_], now], counted_ms)
         unsaid = every[0] if assumed else None
         kept = [e for e in every if e is unsaid or not selection.holds(e.given_ms, e.import_id)]
         if len(kept) == len(every):
@@ -183,58 +194,59 @@ def _plan(version: int, sequences: list[int], selection: LabelSelection, cache: 
         plan.past += [entry.key for entry in every if entry.key is not None and entry not in kept[:-1]]
         in_time = [entry for entry in kept if counted_ms is not None and entry.given_ms < counted_ms]
         if unsaid is None and counted_ms is not None and not in_time:
-            means = maturing.assumed_of(cache.versions[version], predicted)
+            means = maturing.assumed_label_of(cache.versions[version], predicted)
             if means is not None:
-                unsaid = _PastLabel(None, means, counted_ms, None)
+                unsaid = PastLabel(None, means, counted_ms, None)
                 kept = [unsaid, *kept]
-                plan.assumed += 1
+                plan.assumed_count += 1
                 if len(kept) > 1:
                     plan.behind.append((version, id_, means, counted_ms, None))
         if not kept:
             plan.counts += VoidCounts(removed=1)
-            plan.removed.append((id_, sequence))
+            plan.removals.append((id_, sequence))
             plan.changes_evidence_from(sequence)
             continue
-        first, last = in_time[-1] if in_time else kept[0], kept[-1]
+        first, last = first_of(kept, counted_ms), kept[-1]
         plan.counts += VoidCounts(kept=1) if last is now else VoidCounts(restored=1)
         if last.label != label:
-            plan.relabelled[id_] = last.label
+            plan.restored_labels[id_] = last.label
         corrected = None if last is first else last.given_ms
         arrived, correct = max(first.given_ms, created_ms), int(first.label == predicted)
-        if correct != first_correct:
+        # Evidence about levels depends on the first label itself, other evidence only on whether it is right.
+        if correct != first_correct or (ordered and first.label != first_label):
             plan.changes_evidence_from(sequence)
         is_late = last is not first or not (in_time or first is unsaid)
         late = 1 if cache.versions[version].maturity is not None and is_late else None
-        of_label = arrived, corrected, correct, last.import_id, 1 if first is unsaid else None, late
+        of_label = arrived, corrected, correct, first.label, last.import_id, 1 if first is unsaid else None, late
         plan.updates.append((id_, sequence, last.label, *of_label))
     return plan
 
 
 def _write(version: int, plan: _Plan, cache: VersionCache) -> Work[None]:
-    ids = [*(id_ for id_, _ in plan.removed), *plan.relabelled]
+    ids = [*(id_ for id_, _ in plan.removals), *plan.restored_labels]
     rows = yield Query(f"{CANDIDATES} AND p.version = $2", (ids, version))
-    candidates = {candidate.id: candidate for candidate in (Candidate(*row) for row in rows)}
-    as_they_were = [Change(c, c.label, c.label) for c in candidates.values() if c.label is not None]
-    as_they_come_back = [Change(candidates[id_], label, label) for id_, label in plan.relabelled.items()]
+    candidates = {candidate.id: candidate for candidate in (LabelCandidate(*row) for row in rows)}
+    as_they_were = [LabelChange(c, c.label, c.label) for c in candidates.values() if c.label is not None]
+    as_they_come_back = [LabelChange(candidates[id_], label, label) for id_, label in plan.restored_labels.items()]
     positive, ordered = cache.versions[version].positive_class, cache.versions[version].ordered
     parts, parts_of_positive = [], []
     parts_of_levels: list[deltas.DeltaRows] = []
     parts_of_zeros: list[deltas.DeltaRows] = []
     if as_they_were:
-        scored = score(as_they_were, cache.versions[version])
-        parts.append(deltas_of(scored)[0])
-        parts_of_positive.append(deltas_of(scored, positive)[0])
-        parts_of_levels += level_deltas_of(scored)[:1] if ordered else ()
-        parts_of_zeros.append(rounded_deltas_of(scored)[0])
+        scores = score(as_they_were, cache.versions[version])
+        parts.append(deltas_of(scores)[0])
+        parts_of_positive.append(deltas_of(scores, positive)[0])
+        parts_of_levels += level_deltas_of(scores)[:1] if ordered else ()
+        parts_of_zeros.append(rounded_deltas_of(scores)[0])
     nll_and_brier: dict[str, tuple[float | None, float | None]] = {}
     if as_they_come_back:
-        scored = score(as_they_come_back, cache.versions[version])
-        parts.append(deltas_of(scored)[1])
-        parts_of_positive.append(deltas_of(scored, positive)[1])
-        parts_of_levels += level_deltas_of(scored)[1:] if ordered else ()
-        parts_of_zeros.append(rounded_deltas_of(scored)[1])
-        pairs = zip(nullable(scored.nll_L), nullable(scored.brier_L), strict=True)
-        nll_and_brier = dict(zip(plan.relabelled, pairs, strict=True))
+        scores = score(as_they_come_back, cache.versions[version])
+        parts.append(deltas_of(scores)[1])
+        parts_of_positive.append(deltas_of(scores, positive)[1])
+        parts_of_levels += level_deltas_of(scores)[1:] if ordered else ()
+        parts_of_zeros.append(rounded_deltas_of(scores)[1])
+        pairs = zip(nullable(scores.nll_L), nullable(scores.brier_L), strict=True)
+        nll_and_brier = dict(zip(plan.restored_labels, pairs, strict=True))
     if parts:
         yield deltas.insert_of(version, deltas.LABELS, *parts)
         if positive:
@@ -246,15 +258,15 @@ def _write(version: int, plan: _Plan, cache: VersionCache) -> Work[None]:
     yield Query("DELETE FROM replaced WHERE key = ANY($1)", (plan.past,))
     if plan.behind:
         yield Insert("replaced", REPLACED, plan.behind)
-    if plan.assumed:
-        yield Query("UPDATE versions SET assumed = assumed + $2 WHERE key = $1", (version, plan.assumed))
+    if plan.assumed_count:
+        yield Query("UPDATE versions SET assumed = assumed + $2 WHERE key = $1", (version, plan.assumed_count))
     yield Query(
         "DELETE FROM labels WHERE version = $1 AND sequence = ANY($2)",
-        (version, [number for _, number in plan.removed]),
+        (version, [number for _, number in plan.removals]),
     )
     yield ExecuteMany(
-        "UPDATE labels SET label = $3, arrived_ms = $4, corrected_ms = $5, first_correct = $6, import_id = $7,"
-        " assumed = $8, late = $9 WHERE version = $1 AND sequence = $2",
+        "UPDATE labels SET label = $3, arrived_ms = $4, corrected_ms = $5, first_correct = $6, first_label = $7,"
+        " import_id = $8, assumed = $9, late = $10 WHERE version = $1 AND sequence = $2",
         [(version, *update) for _, *update in plan.updates],
     )
     sequence_of = {id_: sequence for id_, sequence, *_ in plan.updates}

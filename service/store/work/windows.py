@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from service.store.label_rules import Candidate, Change
+from service.store.label_rules import LabelCandidate, LabelChange
 from service.store.rows import VoidCounts, Voiding
 from service.store.work import maturing
 from service.store.work.labels import CANDIDATES, REPLACED, Arrival, write_changes
-from service.store.work.maturing import Entry
+from service.store.work.maturing import EarlyLabel
 from service.store.work.statements import Insert, Query, Work, lock_of
 from service.store.work.sums.deltas import TOTAL
 from service.store.work.sums.queries import MergedTotals, sums
@@ -50,18 +50,20 @@ def close(version: int, now_ms: int, limit: int, cache: VersionCache) -> Work[in
         return 0
     due_ms = dict(rows)
     ids = list(due_ms)
-    candidates = {row[0]: Candidate(*row) for row in (yield Query(f"{CANDIDATES} AND p.version = $2", (ids, version)))}
+    candidates = {
+        row[0]: LabelCandidate(*row) for row in (yield Query(f"{CANDIDATES} AND p.version = $2", (ids, version)))
+    }
     said = yield from maturing.entries(version, ids)
     in_time = {id_: [entry for entry in said.get(id_, ()) if entry.given_ms < due_ms[id_]] for id_ in candidates}
     silent = [candidates[id_] for id_, entries in in_time.items() if not entries]
     assumed = yield from _assumed_labels(version, silent, cache)
-    changes: dict[tuple[int, str], Change] = {}
+    changes: dict[tuple[int, str], LabelChange] = {}
     arrivals: dict[str, Arrival] = {}
     past: list[tuple[int, str, int, int, str | None]] = []
     for id_ in filter(candidates.__contains__, ids):
         before, late = in_time[id_], said.get(id_, [])[len(in_time[id_]) :]
         if id_ in assumed:
-            before = [Entry(assumed[id_], due_ms[id_], None)]
+            before = [EarlyLabel(assumed[id_], due_ms[id_], None)]
         every = [*before, *late]
         if not every:
             continue
@@ -69,7 +71,7 @@ def close(version: int, now_ms: int, limit: int, cache: VersionCache) -> Work[in
         corrected_ms = None if last is first else last.given_ms
         counted_ms = due_ms[id_] if before else None
         arrivals[id_] = Arrival(first.given_ms, last.import_id, corrected_ms, counted_ms, id_ in assumed)
-        changes[version, id_] = Change(candidates[id_], first.label, last.label)
+        changes[version, id_] = LabelChange(candidates[id_], first.label, last.label)
         past += [(version, id_, *entry) for entry in every[:-1]]
     yield from write_changes(changes, cache, arrivals)
     if past:
@@ -82,14 +84,14 @@ def close(version: int, now_ms: int, limit: int, cache: VersionCache) -> Work[in
     return len(ids)
 
 
-def _assumed_labels(version: int, candidates: list[Candidate], cache: VersionCache) -> Work[dict[str, int]]:
+def _assumed_labels(version: int, candidates: list[LabelCandidate], cache: VersionCache) -> Work[dict[str, int]]:
     """Return the assumed labels of answers without one, by id. Answers whose missing label means nothing are left out.
 
     A shadow's answer gets the class of the answer that people saw, because they had no reason to complain about that
     one.
     """
     row = cache.versions[version]
-    known_of = {candidate.id: maturing.assumed_of(row, candidate.predicted) for candidate in candidates}
+    known_of = {candidate.id: maturing.assumed_label_of(row, candidate.predicted) for candidate in candidates}
     if row.maturity is None or row.maturity.unlabelled_means != "ok" or None not in known_of.values():
         return {id_: label for id_, label in known_of.items() if label is not None}
     answered = yield Query(
@@ -116,7 +118,7 @@ def void(version: int, what: Voiding, *, dry_run: bool) -> Work[VoidCounts]:
     return counts
 
 
-def _void_counts(entries: list[Entry], what: Voiding) -> VoidCounts:
+def _void_counts(entries: list[EarlyLabel], what: Voiding) -> VoidCounts:
     kept = [entry for entry in entries if not what.selection.holds(entry.given_ms, entry.import_id)]
     if not kept:
         return VoidCounts(removed=1)

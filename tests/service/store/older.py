@@ -1,4 +1,4 @@
-"""A store of an older schema as text: `older_store.json` was written by commit 955bcb0 (SQLite 6, PostgreSQL 5).
+"""Stores of older schemas as text: of commits 955bcb0 (SQLite 6, PostgreSQL 5) and 23a8691 (9, with ordered classes).
 
 To write another, check out the commit that is to be upgraded from and run `python -m tests.service.store.older FILE`
 there, with this file beside its tests.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import sqlite3
 import sys
@@ -26,8 +27,10 @@ from service.store.work.voiding import Restart
 from trueodds.bundle.contents import shadow_of
 from trueodds.calibrators import Temperature
 from trueodds.metrics import softmax
+from trueodds.sums.maturity import Maturity
 
 FILE = Path(__file__).with_name("older_store.json")
+FILE_9 = Path(__file__).with_name("older_store_9.json")
 HOUR = 3_600_000
 START = 1_699_900_000_000 - 1_699_900_000_000 % HOUR
 RESTART: Restart = {"log": lambda tree, first: ([], 0)}
@@ -36,6 +39,8 @@ PETS = Version("pets", "v1", ("cat", "dog", "bird"), Temperature(1.7), {"after":
 STARS = Version("stars", "v1", ("1", "2", "3", "4", "5"), Temperature(1.3), {"after": {"ece": 0.1}})
 BESIDE = Version(shadow_of("stars"), "v2", STARS.classes, Temperature(0.8), {})
 FRAUD = Version("fraud", "v1", ("no", "yes"), Temperature(1.0), {}, None, True, True, "yes")
+LEVELS = Version("levels", "v1", ("low", "mid", "high"), Temperature(1.3), {}, ordered=True)
+LATE = Version("late", "v1", LEVELS.classes, Temperature(1.3), {}, ordered=True, maturity=Maturity(10 * HOUR, "ok"))
 
 
 def answers(of: Version, count: int, seed: int, *, own: str = "", tags: tuple[str | None, ...] = (None,)) -> Any:
@@ -96,6 +101,41 @@ async def fill(store: Store) -> None:
     await store.put_predictions(answers(PETS, 3, 5, tags=("north",)))
 
 
+async def fill_levels(store: Store) -> dict[str, dict[str, int]]:
+    """Ordered classes, with and without a window, whose labels were corrected; the first label by version and id."""
+    firsts: dict[str, dict[str, int]] = {}
+    for version in (LEVELS, LATE):
+        seconds = itertools.count(START + 4 * HOUR, 1000)
+        store._clock = lambda seconds=seconds: next(seconds)  # type: ignore[misc]
+        await store.put_version(version)
+        batch = answers(version, 12, 6, own="level-")
+        await store.put_predictions(batch)
+        model, predicted = version.model, batch.index_N.tolist()
+
+        async def label(k: int, steps: int, model: str = model, predicted: list[int] = predicted) -> int:
+            """Label answer k with the class `steps` above the predicted one, and return it."""
+            now = (predicted[k] + steps) % 3
+            await store.put_labels([Label(f"level-{k}", now, correct=True, model=model)], f"step-{steps}")
+            return now
+
+        said = {k: await label(k, k % 3) for k in range(9)}
+        then = {k: await label(k, 1) for k in (1, 2, 3)}  # the same, wrong in another way, right before
+        if version.maturity is not None:
+            store._clock = lambda seconds=seconds: next(seconds) + 40 * HOUR  # type: ignore[misc]
+            await store.mature()
+            said |= then | {k: predicted[k] for k in (9, 10, 11)}  # the last label in the window, or the assumed one
+        else:
+            said[2] = then[2]  # the one before is voided below
+            del said[5], said[8]
+        for k, steps in ((2, 0), (4, 0), (10, 1)):
+            now = await label(k, steps)
+            said.setdefault(k, now)
+        firsts[f"{model}/{version.version}"] = {f"level-{k}": now for k, now in said.items()}
+    voiding = Voiding(LabelSelection("step-2", model="levels"), START, "Ada", "the file of another day")
+    await store.void_labels(voiding, RESTART)
+    return firsts
+
+
 async def read(store: Store) -> dict[str, Any]:
     """What reports are made of: counts exactly, sums of scores as numbers."""
     read: dict[str, Any] = {}
@@ -118,7 +158,7 @@ async def read(store: Store) -> dict[str, Any]:
                 [ms, int(sums.answers), int(sums.labelled.n)] async for ms, sums in await store.read_trend(*key, "hour")
             ],
             "log": dict(sorted(zip(log.ids, log.label_L.tolist(), strict=True))),
-            "corrected": await store.count_corrected(*key),
+            "corrected": await store.count_corrected_labels(*key),
             "voided": [voiding.counts.labels for voiding in await store.read_voidings(*key)],
             "state": await store.read_state(*key, "log"),
         }
@@ -129,7 +169,8 @@ async def read(store: Store) -> dict[str, Any]:
 async def _write(path: Path) -> dict[str, Any]:
     store = await open_store(str(path))
     await fill(store)
-    expected = await read(store)
+    firsts = await fill_levels(store)
+    expected = {**await read(store), "firsts": firsts}
     await store.close()
     with sqlite3.connect(path) as db:
         tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid")]
@@ -144,9 +185,9 @@ async def _write(path: Path) -> dict[str, Any]:
     return {"versions": versions, "tables": tables_of, "rows": rows, "read": expected}
 
 
-def load_sqlite(path: Path) -> dict[str, Any]:
+def load_sqlite(path: Path, file: Path = FILE) -> dict[str, Any]:
     """Write the older store to a SQLite file; what was read of it then."""
-    older = json.loads(FILE.read_text(encoding="utf-8"))
+    older = json.loads(file.read_text(encoding="utf-8"))
     with contextlib.closing(sqlite3.connect(path)) as db:
         for statement in older["tables"]["sqlite"]:
             db.execute(statement)
@@ -160,9 +201,9 @@ def load_sqlite(path: Path) -> dict[str, Any]:
     return dict(older["read"])
 
 
-async def load_postgres(url: str) -> dict[str, Any]:
+async def load_postgres(url: str, file: Path = FILE) -> dict[str, Any]:
     """Write the older store to a PostgreSQL database; what was read of it then."""
-    older = json.loads(FILE.read_text(encoding="utf-8"))
+    older = json.loads(file.read_text(encoding="utf-8"))
     connection = await asyncpg.connect(url)
     await connection.execute("CREATE TABLE trueodds_schema (version BIGINT NOT NULL)")
     await connection.execute("INSERT INTO trueodds_schema VALUES ($1)", older["versions"]["postgres"])
@@ -171,7 +212,7 @@ async def load_postgres(url: str) -> dict[str, Any]:
     await connection.execute("DELETE FROM compactions")
     for table, columns, rows in _rows(older):
         await connection.copy_records_to_table(table, columns=columns, records=rows)
-        if table in ("models", "versions", "replaced", "voidings", "moves"):
+        if table in ("models", "versions", "replaced", "voidings", "moves", "early"):
             next_key = f"SELECT setval(pg_get_serial_sequence('{table}', 'key'), max(key)) FROM {table}"
             await connection.execute(next_key)
     await connection.close()

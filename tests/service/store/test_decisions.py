@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from service.store import Store
-from service.store.decision_rows import DecisionRow, Decisions, QuestionVersion
+from service.store.decision_rows import DecisionRow, QuestionDecisions, QuestionVersion
 from tests.service.store.conftest import Run
 from tests.service.store.rows import START, batch, count, version
 
@@ -17,8 +17,8 @@ SPAM = QuestionVersion("spam", "jev-1-aa", "spam", "noul", "jev-1", "aa", is_ord
 URGENCY = QuestionVersion("urgency", "jev-1-bb", "How urgent?", "score", "jev-1", "bb", is_ordered=True)
 
 
-def decisions(of: QuestionVersion, *rows: DecisionRow) -> list[Decisions]:
-    return [Decisions(of, list(rows))]
+def decisions(of: QuestionVersion, *rows: DecisionRow) -> list[QuestionDecisions]:
+    return [QuestionDecisions(of, list(rows))]
 
 
 def declined(*ids: str) -> list[DecisionRow]:
@@ -50,7 +50,7 @@ def test_questions_are_counted_once_with_their_repeats_and_masses(run: Run[None]
         assert spam.mean_mass == pytest.approx(0.65) and (spam.masses, spam.low_masses) == (2, 1)
         assert (spam.first_ms, spam.last_ms) == (START, START + 9)
         assert (urgency.answered, urgency.repeated, urgency.mean_mass) == (1, 0, None)
-        known = await store.read_decided(["a", "d", "none"])
+        known = await store.read_earlier_decisions(["a", "d", "none"])
         assert known == {("spam", "a"): False, ("spam", "d"): True, ("urgency", "a"): False}
         assert await store.read_notices() == []
 
@@ -63,15 +63,17 @@ def test_answers_are_stored_with_their_rows_and_a_conflict_is_not_counted(run: R
         await store.put_version(version())
         answers = batch(2, own=["a", "b"])
         rows = [DecisionRow(id_, START, input="x", kept='"text"') for id_ in ("a", "b")]
-        assert await store.put_decisions([answers], [Decisions(of, rows)], 0.05) == [[None, None]]
+        assert await store.put_decisions([answers], [QuestionDecisions(of, rows)], 0.05) == [[None, None]]
         other = batch(2, own=["b", "c"], seed=1, digest=b"another digest ..")
-        earlier = await store.put_decisions([other], [Decisions(of, [replace(rows[1]), DecisionRow("c", START)])], 0.05)
+        earlier = await store.put_decisions(
+            [other], [QuestionDecisions(of, [replace(rows[1]), DecisionRow("c", START)])], 0.05
+        )
         assert earlier[0][0] is not None and earlier[0][0].logits is None and earlier[0][1] is None
         assert (await store.read_questions())[0].answered == 3
         assert (await store.read_sums("m", "v1")).answers == 3
         assert await store.read_input("m", "a") == '"text"' and await store.read_input("m", "c") is None
         assert (await store.delete_prediction("m", "a")).predictions == 1
-        assert await store.read_input("m", "a") is None and await store.read_decided(["a"]) == {}
+        assert await store.read_input("m", "a") is None and await store.read_earlier_decisions(["a"]) == {}
         await store.prune(START + 1, limit=1)
         assert await store.database.read(lambda: count("decisions")) == 0
         assert (await store.read_questions())[0].answered == 3, "the counts stay"

@@ -219,21 +219,21 @@ def test_the_log_keeps_the_order_of_arrival_and_takes_corrections(run: Run[Any])
 
 def test_corrected_labels_are_counted_and_read_again(run: Run[Any]) -> None:
     async def check(store: Store) -> None:
-        assert await store.count_corrected("m", "v1") == 0
+        assert await store.count_corrected_labels("m", "v1") == 0
         early = await filled(store, 12, tags=["x", None, "(other)"] * 4)
         late = batch(4, now=START + 5 * HOUR, seed=1)
         await store.put_predictions(late)
         await store.put_labels([Label(id_, 0) for id_ in (*early, *late.ids)])
-        assert (await store.read_corrected("m", "v1")).ids == []
+        assert (await store.read_corrected_labels("m", "v1")).ids == []
         again = [Label(id_, 1, correct=True) for id_ in (*early[:5], late.ids[3])]
         assert (await store.put_labels(again)).corrected == 6
         assert (await store.put_labels([Label(early[5], 0, correct=True)])).already_known == 1
         await store.put_each_label([Label(early[0], 0, correct=True)])  # back again: it was corrected, twice
-        corrected = await store.read_corrected("m", "v1")
+        corrected = await store.read_corrected_labels("m", "v1")
         assert (corrected.ids, corrected.label_L.tolist()) == ([*early[:5], late.ids[3]], [0, 1, 1, 1, 1, 1])
-        assert (await store.read_corrected("m", "v1", after=3)).sequence_L.tolist() == [4, 5, 16]
+        assert (await store.read_corrected_labels("m", "v1", after=3)).sequence_L.tolist() == [4, 5, 16]
 
-        count = functools.partial(store.count_corrected, "m", "v1")
+        count = functools.partial(store.count_corrected_labels, "m", "v1")
         assert (await count(), await count(after=4), await count(after=16)) == (6, 2, 0)
         assert (await count(START + HOUR), await count(until=START + 1)) == (1, 5)
         assert [await count(tag=tag) for tag in ("x", "", "(other)", "none")] == [2, 3, 1, 0]

@@ -83,7 +83,7 @@ def test_an_answer_counts_when_its_window_closes_and_not_before(run: Run[Any]) -
             sums, positive = [await store.read_sums("fraud", "v1", positive=by) for by in (False, True)]
             closed = now == START + WINDOW
             assert (sums.answers, sums.labelled.n, positive.labelled.n) == (5, 5 * closed, 5 * closed)
-            assert await store.read_matured("fraud", "v1") == MaturedCounts(5 * closed, 3 * closed, 0)
+            assert await store.read_maturity_counts("fraud", "v1") == MaturedCounts(5 * closed, 3 * closed, 0)
             blocks = [block async for block in store.read_labelled_logits("fraud", "v1")]
             assert sum(len(block.ids) for block in blocks) == 5 * closed
         assert await log(store) == {ids[0]: OK, ids[1]: FRAUD, ids[2]: OK, ids[3]: FRAUD, ids[4]: OK}
@@ -91,7 +91,7 @@ def test_an_answer_counts_when_its_window_closes_and_not_before(run: Run[Any]) -
         assert block.arrived_ms_L.tolist() == [START + WINDOW] * 5
         # What was corrected in time is no correction: it is the label that counts from the first.
         assert (block.first_correct_L == (block.label_L == block.predicted_L)).all()
-        assert await store.count_corrected("fraud", "v1") == 0
+        assert await store.count_corrected_labels("fraud", "v1") == 0
         assert positive.labelled.cells[2].sum() == 2
         await store.mature()
         assert (await store.read_sums("fraud", "v1")).labelled.n == 5
@@ -110,7 +110,7 @@ def test_without_a_meaning_an_answer_without_a_label_stays_unlabelled(run: Run[A
         clock.ms += 1
         assert (await store.put_labels([Label(ids[2], "ok")])).stored == 1
         assert await log(store) == {ids[1]: FRAUD, ids[2]: OK}
-        assert await store.read_matured("fraud", "v1") == MaturedCounts(3, 0, 1)
+        assert await store.read_maturity_counts("fraud", "v1") == MaturedCounts(3, 0, 1)
 
     run(check)
 
@@ -125,8 +125,8 @@ def test_a_label_after_the_window_replaces_what_no_label_meant(run: Run[Any]) ->
         assert await log(store) == {ids[0]: FRAUD, ids[1]: OK, ids[2]: OK}
         block = await store.read_labels("fraud", "v1")
         assert (block.first_correct_L == (block.predicted_L == OK)).all()
-        assert await store.read_matured("fraud", "v1") == MaturedCounts(3, 3, 1)
-        assert await store.count_corrected("fraud", "v1") == 1
+        assert await store.read_maturity_counts("fraud", "v1") == MaturedCounts(3, 3, 1)
+        assert await store.count_corrected_labels("fraud", "v1") == 1
         assert await refused(store, Label(ids[0], "ok")) == "conflicting_label"
 
     run(check)
@@ -228,7 +228,7 @@ async def lived(store: Store, every: int, of: Version) -> tuple[LabelBlock, Any,
             await store.mature(limit=3)
     await store.mature()
     sums = await store.read_sums("fraud", "v1")
-    return await store.read_labels("fraud", "v1"), sums, await store.read_matured("fraud", "v1")
+    return await store.read_labels("fraud", "v1"), sums, await store.read_maturity_counts("fraud", "v1")
 
 
 @pytest.mark.parametrize("means", ["ok", "unknown"])
@@ -302,10 +302,10 @@ def test_voided_labels_leave_what_no_label_means(run: Run[Any]) -> None:
         assert (block.first_correct_L == (block.predicted_L == first_L)).all()
         sums = await store.read_sums("fraud", "v1", positive=True)
         assert (sums.labelled.n, sums.labelled.cells[2].sum()) == (5, 1)
-        assert await store.read_matured("fraud", "v1") == MaturedCounts(5, 4, 1)
+        assert await store.read_maturity_counts("fraud", "v1") == MaturedCounts(5, 4, 1)
         counts, _ = await store.void_labels(voiding(since_ms=0), {"s": restart})  # all that anybody gave
         assert await log(store) == dict.fromkeys(ids, OK)
-        assert await store.read_matured("fraud", "v1") == MaturedCounts(5, 5, 0)
+        assert await store.read_maturity_counts("fraud", "v1") == MaturedCounts(5, 5, 0)
 
     run(check)
 
@@ -338,7 +338,7 @@ def test_retention_waits_for_the_window_and_a_deletion_does_not(run: Run[Any]) -
         clock.ms += WINDOW
         await store.mature()
         assert await log(store) == {ids[1]: FRAUD, ids[2]: OK, ids[3]: OK}
-        assert await store.read_matured("fraud", "v1") == MaturedCounts(4, 2, 0)
+        assert await store.read_maturity_counts("fraud", "v1") == MaturedCounts(4, 2, 0)
         assert (await store.prune(START + 1)).predictions == 3
         sums = await store.read_sums("fraud", "v1")
         assert (sums.answers, sums.labelled.n) == (4, 3)
@@ -366,7 +366,7 @@ async def read_all(store: Store) -> tuple[LabelBlock, AnswerSums, MaturedCounts 
     clocked(store).ms = START + 400 * DAY_MS
     await store.mature(limit=7)
     sums = await store.read_sums("fraud", "v1")
-    return await store.read_labels("fraud", "v1"), sums, await store.read_matured("fraud", "v1")
+    return await store.read_labels("fraud", "v1"), sums, await store.read_maturity_counts("fraud", "v1")
 
 
 @pytest.mark.parametrize("means", ["ok", "unknown"])

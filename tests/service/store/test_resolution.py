@@ -12,7 +12,8 @@ from service.store.rows import Label, PredictionBatch, Version
 from tests.service.store.conftest import Run
 from tests.service.store.rows import batch
 from trueodds.calibrators import Identity
-from trueodds.sums.rounding import Resolution, logits_of, rounded_losses
+from trueodds.sums.losses import rounded_losses
+from trueodds.sums.rounding import Resolution, logits_of
 
 CLASSES = ("a", "b", "c", "d")
 ROUNDED = Version("m", "v1", CLASSES, Identity(), {}, is_observed=True)

@@ -124,7 +124,7 @@ def test_corrections_are_counted_without_reading_the_log(
     """Reading a million labels takes .3 s."""
     path = tmp_path / "s.sqlite"
     asyncio.run(close_at_once(path))
-    query = next(reading.count_corrected(1, predicted, tag, (3, 5), 0))
+    query = next(reading.count_corrected_labels(1, predicted, tag, (3, 5), 0))
     assert isinstance(query, Query)
     with contextlib.closing(sqlite3.connect(path)) as db:
         values = {str(k): value for k, value in enumerate(query.args, 1)}

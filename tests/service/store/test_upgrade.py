@@ -28,11 +28,11 @@ def said() -> tuple[list[str], Callable[[str], None]]:
     return lines, lines.append
 
 
-async def written(address: str) -> dict[str, Any]:
+async def written(address: str, file: Path = older.FILE) -> dict[str, Any]:
     """Write the older store to an address; what was read of it then."""
     if "://" in address:
-        return await older.load_postgres(address)
-    return older.load_sqlite(Path(address))
+        return await older.load_postgres(address, file)
+    return older.load_sqlite(Path(address), file)
 
 
 def near(actual: Any, expected: Any) -> None:
@@ -77,6 +77,44 @@ def test_an_older_store_is_refused_with_the_command_then_upgraded_once(address: 
         assert now["stars/v1"]["state"] == []
         assert await store.database.read(lambda: count("labels")) == 14
         await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_store_of_schema_9_gets_the_first_labels(address: str) -> None:
+    async def main() -> None:
+        then = await written(address, older.FILE_9)
+        with pytest.raises(StoreError, match=rf"reads version {VERSION}.*then run: trueodds store upgrade"):
+            await open_store(address)
+        lines, say = said()
+        assert await upgrade(address, older.RESTART, say) == {}
+        assert await upgrade(address, older.RESTART, say) is None and len(lines) == 1
+        store = await open_store(address)
+        now = await older.read(store)
+        near(now, {name: part for name, part in then.items() if name != "firsts"})
+        for name, firsts in then["firsts"].items():
+            log = await store.read_labels(*name.split("/"))
+            found = dict(zip(log.ids, log.first_label_L.tolist(), strict=True))
+            assert found == firsts, name
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_first_label_that_is_lost_is_the_predicted_one_or_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    firsts = older.load_sqlite(path, older.FILE_9)["firsts"]["levels/v1"]
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("DELETE FROM replaced WHERE version = 5 AND prediction IN ('level-3', 'level-4')")
+        db.commit()
+    asyncio.run(upgrade(str(path), older.RESTART, print))
+
+    async def main() -> None:
+        store = await open_store(str(path))
+        log = await store.read_labels("levels", "v1")
+        found = dict(zip(log.ids, log.first_label_L.tolist(), strict=True))
+        await store.close()
+        assert found == firsts | {"level-4": -1}, "level-3 was right at first, level-4 was wrong"
 
     asyncio.run(main())
 

@@ -75,7 +75,7 @@ def test_what_remains_is_as_if_void_labels_had_never_come(run: Run[Any], seed: i
         state = await store.update_state("m", "v1", "log", log_of)
         firsts = {id_: past[0][1] == predicted[id_] for id_, past in remaining.items() if past}
         assert dict(state) == firsts and len(state) == len(firsts)
-        assert await store.count_corrected("m", "v1") == sum(len(past) > 1 for past in remaining.values())
+        assert await store.count_corrected_labels("m", "v1") == sum(len(past) > 1 for past in remaining.values())
         assert await store.void_labels(void, RESTART) == ({}, 0)
         (noted,) = await store.read_voidings("m", "v1")
         assert noted == replace(void, counts=VoidCounts(**counts))

@@ -87,10 +87,10 @@ class Snapshot:
     def listing(self, place: str) -> Listing:
         """Return the listing of the models, with the roles as the audit logs define them."""
 
-        def modified(name: str) -> float:
-            return self.entries[name if name in self.entries else f"{name}/{CARD}"].modified
+        def modified_at(name: str) -> float:
+            return self.entries[name if name in self.entries else f"{name}/{CARD}"].modified_at
 
-        return Listing(place, self.models, self.by_logs.get, modified, exists=bool(self.entries))
+        return Listing(place, self.models, self.by_logs.get, modified_at, exists=bool(self.entries))
 
     def files(self, key: Key) -> dict[str, Entry]:
         """Return the files of a version that exist."""

@@ -64,14 +64,14 @@ class CachedBucket(Bucket):
             self.away = str(error)
             return
         if not self._last.entries:
-            self._remove_abandoned()
+            self._remove_leftovers()
         self._lay_out(snapshot)
         self._last = snapshot
         if self.away:
             log.warning("%s can be read again", self.place)
         self.away = ""
 
-    def _remove_abandoned(self) -> None:
+    def _remove_leftovers(self) -> None:
         """Remove unfinished fetches of killed processes, if they began a day ago or earlier."""
         for aside in self.path.glob(f"*/{ASIDE}*"):
             if time.time() - aside.stat().st_mtime > _ABANDONED_SECONDS:

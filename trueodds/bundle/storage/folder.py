@@ -40,11 +40,11 @@ class Folder(Storage):
             except FileNotFoundError:
                 return None
 
-        def modified(name: str) -> float:
+        def modified_at(name: str) -> float:
             return (self.path / name).stat().st_mtime
 
         models = {name: _names(self.path / name) for name in _names(self.path)}
-        return Listing(self.given_place, models, read, modified, exists=self.path.is_dir())
+        return Listing(self.given_place, models, read, modified_at, exists=self.path.is_dir())
 
     def write(self, model: str | None, verb: Verb[T]) -> T:
         with ExitStack() as stack:

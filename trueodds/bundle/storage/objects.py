@@ -43,7 +43,7 @@ class Entry:
     etag: str
     """Identity of the content."""
     size: int
-    modified: float
+    modified_at: float
     """Time of the last write in Unix seconds."""
 
 

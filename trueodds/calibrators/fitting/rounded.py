@@ -94,7 +94,7 @@ class Rounded(Calibrator):
         return tree | {"calibrator": self.name, "inner": self.calibrator.to_json()}
 
 
-def fit_rounded(
+def fit_on_steps(
     logits_NC: Logits, labels_N: Labels, step: float, fit_inner: Callable[[Array, Labels], Calibrator]
 ) -> Rounded:
     """Fit the power of the zeros, and then a calibrator on the logits with changed zeros.

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from trueodds.calibrators import registry
 from trueodds.calibrators.base import Calibrator, Labels, check_fit_data
 from trueodds.calibrators.checks import check_number
-from trueodds.calibrators.fitting.rounded import fit_rounded
+from trueodds.calibrators.fitting.rounded import fit_on_steps
 from trueodds.calibrators.held_out import FOLDS
 from trueodds.calibrators.selection.choosing import PLENTY, Candidate, choose
 from trueodds.calibrators.selection.folds import Folds
@@ -82,10 +82,11 @@ def default_words() -> str:
     """Describe the default candidates in words, for the help of a command."""
     two, more = ", ".join(CURVES), ", ".join(TOP_CURVES)
     own = ", ".join(registry.joining())
-    registered = f"; from other distributions {own}" if own else ""
+    registered = f". From other distributions: {own}" if own else ""
     every = ", ".join(CANDIDATES)
-    ordered = f"of ordered ones also {', '.join(ORDERED)}"
-    return f"{every}; of two classes also {two}; of more, from {PLENTY} rows on, also {more}; {ordered}{registered}"
+    ordered = f"For ordered classes also {', '.join(ORDERED)}"
+    several = f"For more classes, from {PLENTY} rows on, also {more}"
+    return f"{every}. For two classes also {two}. {several}. {ordered}{registered}"
 
 
 def check(method: registry.Method, options: Mapping[str, object] | None = None) -> None:
@@ -170,7 +171,7 @@ def fit(
     step = _step_of(resolution)
     if step is None:
         return registry.fit_by_name(method, logits_NC, labels_N, **options)
-    return fit_rounded(
+    return fit_on_steps(
         *check_fit_data(logits_NC, labels_N), step, lambda z, y: registry.fit_by_name(method, z, y, **options)
     )
 
@@ -256,7 +257,7 @@ def select(
         results.extend(others)
         return chosen
 
-    return Selection(fit_rounded(logits, labels, step, fit_inner), *results)
+    return Selection(fit_on_steps(logits, labels, step, fit_inner), *results)
 
 
 def _pairs(

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from trueodds.inputs.decisions.answers import AnswerError, reading_of
 from trueodds.inputs.decisions.names import version_name
+from trueodds.inputs.decisions.option_probabilities import AnswerError, reading_of
 from trueodds.inputs.decisions.questions import Question, QuestionError, question_of
-from trueodds.texts import listed, plural, short
+from trueodds.texts import plural, quotes, short
 
 Shape = Literal["decisions", "systemone"]
 """Format on the wire, named like the last part of its path: /v1/decisions or /v1/systemone."""
@@ -176,4 +176,4 @@ def _once(answers: list[Answer]) -> tuple[tuple[Answer, ...], list[Problem]]:
 
 
 def _names(names: Any) -> str:
-    return listed([str(name) for name in names], 3)
+    return quotes([str(name) for name in names], 3)

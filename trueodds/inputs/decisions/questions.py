@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from trueodds.inputs.decisions.names import class_names, digest_of, model_name
-from trueodds.texts import listed, short
+from trueodds.texts import quotes, short
 
 Kind = Literal["binary", "choice", "score"]
 KINDS: dict[str, dict[str, Kind]] = {
@@ -174,5 +174,5 @@ def _check_different(field: str, options: list[Any]) -> None:
     seen = set[tuple[type, Any]]()
     for option in options:
         if (type(option), option) in seen:
-            raise QuestionError(f"{field} holds {listed([str(option)])} twice; expected different options")
+            raise QuestionError(f"{field} holds {quotes([str(option)])} twice; expected different options")
         seen.add((type(option), option))

@@ -16,9 +16,9 @@ from pydantic import Field, model_validator
 from trueodds.errors import MissingExtraError
 from trueodds.inputs import npy
 from trueodds.inputs.errors import InputError
-from trueodds.inputs.image import instances, pictures
+from trueodds.inputs.image import json_images, pictures
 from trueodds.inputs.image.formats import ALLOWED
-from trueodds.inputs.image.instances import ImageReading
+from trueodds.inputs.image.json_images import ImageReading
 from trueodds.inputs.image.pictures import Interpolation, Pixels, Scaling
 from trueodds.inputs.kind import NO_LIMITS, SMALL, Format, InputKind, Limits
 from trueodds.texts import plural, short
@@ -51,7 +51,7 @@ class ImageInput(InputKind):
         "bytes": "one byte a value, whole images one after the other",
     }
     files: ClassVar[str] = ALLOWED
-    schemas: ClassVar[Sequence[Mapping[str, Any]]] = instances.SCHEMAS
+    schemas: ClassVar[Sequence[Mapping[str, Any]]] = json_images.SCHEMAS
     instance: ClassVar[str] = f'a nested list of pixels, {{"b64": "<{ALLOWED}>"}} or {{"pixels_b64": "<raw bytes>"}}'
 
     kind: Literal["image"] = "image"
@@ -157,7 +157,7 @@ class ImageInput(InputKind):
         size = math.prod(self.shape)
         if len(body) % size:
             problem = f"the body has {plural(len(body), 'byte')}"
-            one = f"an image has {size:,} ({instances.shape_text(self.shape)})"
+            one = f"an image has {size:,} ({json_images.shape_text(self.shape)})"
             raise InputError("wrong_shape", f"{problem}; {one}, and only whole ones are taken")
         self.check_count(len(body) // size, limits)
         return np.frombuffer(body, np.uint8).reshape(-1, *self.shape)
@@ -172,7 +172,7 @@ class ImageInput(InputKind):
                     count = 1 if shape == one else shape[0]
                     self.check_count(count, limits)
                     return (count, *self.shape)
-            wanted = f"the model takes N x {instances.shape_text(self.shape)}"
+            wanted = f"the model takes N x {json_images.shape_text(self.shape)}"
             raise InputError("wrong_shape", f"the array has the shape {short(list(shape))}; {wanted}")
 
         # A boolean mask may mean 0 and 1, or 0 and 255; only the sender knows.

@@ -14,7 +14,7 @@ from trueodds.inputs.checkpoint import checkpoint
 from trueodds.inputs.errors import InputError, InputTooLargeError
 from trueodds.inputs.kind import NO_LIMITS, Extreme, Format, InputKind, Inputs, Limits, TensorSignature
 from trueodds.inputs.text.tokens import Side, TokenizerError, Tokens
-from trueodds.texts import listed, short
+from trueodds.texts import quotes, short
 
 TOKENIZER = "tokenizer.json"
 """Name of the tokenizer's file in a bundle."""
@@ -167,7 +167,7 @@ class TextInput(InputKind):
         for n, value in enumerate(instances):
             if type(value) is dict:
                 if set(value) != {COLUMN}:
-                    problem = f"instances[{n}] has the keys {listed(sorted(value))}"
+                    problem = f"instances[{n}] has the keys {quotes(sorted(value))}"
                     raise InputError("invalid_instances", f"{problem}; expected {self.instance}")
                 value = value[COLUMN]
             texts.append(value)
@@ -181,7 +181,7 @@ class TextInput(InputKind):
         """Read rows from a CSV with the single column `text`."""
         columns, every, _ = table.columns_of(body, self.columns)
         if columns != [COLUMN]:
-            problem = f"the header has {listed(columns)}"
+            problem = f"the header has {quotes(columns)}"
             raise InputError("invalid_instances", f"{problem}; a CSV of texts has the one column {COLUMN!r}")
         rows, count = table.take_rows(every, limits.rows)
         self.check_count(count, limits)
@@ -249,7 +249,8 @@ class TextInput(InputKind):
             i.type != f"tensor({self.onnx_type})" or len(i.shape) != 2 for i in inputs
         ):
             raise InputError(
-                "wrong_signature", f"{path} takes ({signature}); expected int64 inputs {listed(wanted)} of shape [N, L]"
+                "wrong_signature",
+                f"{path} takes ({signature}); expected int64 inputs {quotes(wanted)} of shape [N, L]",
             )
         if any(isinstance(size, int) for i in inputs for size in i.shape):
             problem = f"{path} takes ({signature}), some of whose sizes are fixed"

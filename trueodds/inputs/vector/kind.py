@@ -113,7 +113,7 @@ class VectorInput(InputKind):
 
         return self._of_values(flat, len(rows), place)
 
-    def renamed(self, instances: Sequence[Any]) -> dict[str, str]:
+    def other_spellings(self, instances: Sequence[Any]) -> dict[str, str]:
         renamed: dict[str, str] = {}
         for instance in instances:
             if type(instance) is dict and instance.keys() != self._names_of_features:

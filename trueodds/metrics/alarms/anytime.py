@@ -27,7 +27,7 @@ class AnytimeTest(ABC):
         """Anytime-valid p-value, 1 / the largest E: the smallest alpha at which the test has alarmed so far."""
         return math.exp(min(0.0, -self.peak))
 
-    def alarmed(self, alpha: float = 0.05) -> bool:
+    def is_alarmed(self, alpha: float = 0.05) -> bool:
         """Return whether E has ever reached 1/alpha.
 
         At most a share alpha of all models for which the null holds ever alarm.

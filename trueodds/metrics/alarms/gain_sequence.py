@@ -67,9 +67,9 @@ def gain_sequence(
     Waudby-Smith and Ramdas (2024) change with the labels, need a constant mean and are not used.
 
     With weights w_n = smallest / propensity in (0, 1], the sequence is that of w d over ALL answers, with 0 for an
-    answer without a label. c is 0, so that such an answer pays nothing. Then `lower` > 0 and `upper` < 0 are statements
-    about the sign of the mean over all answers. Sizes are divided by sum w, which estimates smallest x (number of all
-    answers).
+    answer without a label. Then c is 0, so an answer without a label leaves the capital unchanged. `lower` > 0 and
+    `upper` < 0 are then statements about the sign of the mean over all answers. The mean and its limits are divided by
+    sum w, which estimates smallest x (number of all answers).
 
     The present limits are valid. Do not intersect them with earlier ones unless the mean is constant.
 

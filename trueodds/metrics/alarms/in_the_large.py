@@ -83,15 +83,15 @@ class PositiveEProcess(StoredState, AnytimeTest):
         1 / r <= E[p] / E[y] <= r   and   |E[y - p]| <= tolerance.
 
     Fixed bets (`log_payoffs`) are mixed over starting times as in `EProcess`. So P(ever E >= 1/alpha) <= alpha while
-    the null holds (Ville 1939), and a long calibrated time does not hide a later error. A positive of
-    probability p costs, or wins, a share of the capital that does not shrink with p. So about ten expected positives
-    show a p that is four times too high, at a prevalence of .001 as well as .1. Payoffs use p itself, because the
-    3,000 cells are too wide for it.
+    the null holds (Ville 1939), and a long calibrated time does not hide a later error. One label changes the capital
+    of a bet by a share that does not shrink with p. So about ten expected positives show a p that is four times too
+    high, at a prevalence of .001 as well as at .1. The payoffs use p itself. The 3,000 cells, of width .00033, are too
+    wide for rare positives.
 
     Examples:
         >>> alarm = metrics.PositiveEProcess.start()
         >>> alarm, log_e_B = alarm.advance_each([0.02] * 2000, [True, *[False] * 199] * 10)
-        >>> alarm.labels, alarm.alarmed()
+        >>> alarm.labels, alarm.is_alarmed()
         (2000, True)
     """
 

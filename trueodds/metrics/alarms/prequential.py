@@ -49,9 +49,9 @@ LEVEL = 0.95
 class Prequential(StoredState):
     """Prequential comparison of the served confidence with recalibrated ones.
 
-    It is a mixture of both, and a test martingale of the served confidence being right. A fit is q(c) = sigma(a
-    logit(c) + b) with the (a, b) of `fit`. Let l_k(block) be the log likelihood of a block under expert k, where 0 is
-    the served one, and w_k the shares of the experts. Then
+    The state is a mixture of both, which is a test martingale for the null that the served confidence is right. A fit
+    is q(c) = sigma(a logit(c) + b) with the (a, b) of `fit`. Let l_k(block) be the log likelihood of a block under
+    expert k, where 0 is the served confidence, and w_k the shares of the experts. Then
 
         E <- E sum_k w_k exp(l_k - l_0),   w_k <- (1 - s) w_k exp(l_k) / sum + s prior_k
 
@@ -59,8 +59,8 @@ class Prequential(StoredState):
     is right, given the past, E is 1 on average at every moment and P(ever E >= 1/alpha) <= alpha.
 
     E is evidence against the served confidences, which are rarely exactly right. It is not evidence that recalibrating
-    helps. `evidence` and `gain_lower` are about that. They are the confidence sequence of `gain_sequence` for the mean
-    gain of the blocks, log sum_k w_k exp(l_k - l_0), which is at least log w_0.
+    helps. For that, use `evidence` and `gain_lower`. They come from the confidence sequence of `gain_sequence` for the
+    mean gain of the blocks, log sum_k w_k exp(l_k - l_0), which is at least log w_0.
 
     Examples:
         >>> served = metrics.Prequential.start().advance_each([0.95] * 400, [True, False] * 200)

@@ -49,7 +49,7 @@ class RiskEProcess(StoredState, AnytimeTest):
 
     Examples:
         >>> test, log_e_N = metrics.RiskEProcess.start(0.05).advance([False, False, True, False] * 50)
-        >>> test.labels, test.wrong, test.alarmed()
+        >>> test.labels, test.wrong, test.is_alarmed()
         (200, 50, True)
     """
 

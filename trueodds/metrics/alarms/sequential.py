@@ -2,7 +2,8 @@
 
 A block is the `CalibrationSums` of some labels; the order within it is lost and does not matter. A block may have any
 size and may end at any moment, because its stake was fixed when it began. So `state.advance(unfinished)` reads an
-unfinished block. To commit a block, keep the result: once, and before the labels of the next block.
+unfinished block. To commit a block, keep the state that `advance` returns. Do this once for each block, before you
+process labels of the next one.
 
 Order blocks by the ARRIVAL of the label. The evidence of a block cannot be taken back. A label that is corrected later
 belongs into sums and intervals, not here. The tests are valid if arrival does not depend on whether the answer was
@@ -196,7 +197,7 @@ class EProcess(_Wealth, AnytimeTest):
         >>> alarm = metrics.EProcess.start(null="ece", tolerance=0.02)
         >>> for block in metrics.blocks([0.95] * 200, [True, False] * 100):
         ...     alarm = alarm.advance(block)
-        >>> alarm.labels, alarm.alarmed()
+        >>> alarm.labels, alarm.is_alarmed()
         (200, True)
     """
 
@@ -235,7 +236,7 @@ class ShiryaevRoberts(_Wealth):
         >>> alarm = metrics.ShiryaevRoberts.start(null="ece", tolerance=0.02)
         >>> for block in metrics.blocks([0.95] * 200, [True, False] * 100):
         ...     alarm = alarm.advance(block)
-        >>> alarm.labels, alarm.alarmed(100_000)
+        >>> alarm.labels, alarm.is_alarmed(100_000)
         (200, True)
     """
 
@@ -246,7 +247,7 @@ class ShiryaevRoberts(_Wealth):
         """log R; -inf before the first block."""
         return self._log_value()
 
-    def alarmed(self, run_length: float = 100_000, block: int = BLOCK) -> bool:
+    def is_alarmed(self, run_length: float = 100_000, block: int = BLOCK) -> bool:
         """Return whether R has reached run_length / block.
 
         Under the null this takes at least `run_length` labels on average.

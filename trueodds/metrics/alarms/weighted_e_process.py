@@ -47,7 +47,7 @@ class WeightedEProcess(StoredState, AnytimeTest):
 
     Examples:
         >>> alarm, log_e_N = metrics.WeightedEProcess.start().advance([0.95] * 400, [True, False] * 200, [0.5] * 400)
-        >>> alarm.labels, alarm.alarmed()
+        >>> alarm.labels, alarm.is_alarmed()
         (400, True)
     """
 

@@ -95,11 +95,11 @@ def threshold(
     confidence. The search ends at the first candidate that fails, and the candidate before it is the result. No further
     correction is needed, because the order does not depend on labels. Equal confidences act together.
 
-    The first candidate also depends on the confidences alone. It has the fewest acting answers (at least 59 for 5% at
-    95%) that would pass with a probability of 99% if each answer were wrong with probability 2 (1 - c) + .2 risk + s r
-    / n. Here r is the answer's rank, and s is the smaller of 2 risk and 4 mean(1 - c). If no candidate reaches 99%, the
-    one with the largest probability comes first. This guess affects how much is certified, but never whether the bound
-    holds.
+    The first candidate also depends on the confidences alone. Assume that an answer of confidence c is wrong with
+    probability 2 (1 - c) + .2 risk + s r / n, where r is its rank and s is the smaller of 2 risk and 4 mean(1 - c). The
+    first candidate is the one with the fewest acting answers that then passes its test with a probability of 99%. For a
+    risk of 5% at 95% confidence it has at least 59 acting answers. If no candidate reaches 99%, the one with the
+    largest probability comes first. This guess affects how much is certified, but never whether the bound holds.
 
     The bound assumes that the labelled answers are drawn independently from those that will act, and chosen without
     regard to their correctness. `cost_N` gives each answer's cost if it is wrong. Then `risk` bounds the mean cost of
@@ -216,17 +216,17 @@ def _of_group(
 
 
 def _certify(
-    tried: ActingThreshold, c_N: Array, at: float, count_L: Array, total_L: Array, acted: int
+    base: ActingThreshold, c_N: Array, at: float, count_L: Array, total_L: Array, count: int
 ) -> ActingThreshold:
-    """Return the result for the threshold `at`, which lets the first `acted` labelled answers act."""
+    """Return the result for the threshold `at`, which lets the first `count` labelled answers act."""
     acting = int((c_N >= at).sum())
-    lower, upper = binomial_interval(acting, len(c_N), level=tried.confidence)
+    lower, upper = binomial_interval(acting, len(c_N), level=base.confidence)
     return replace(
-        tried,
+        base,
         threshold=at,
-        acted=acted,
-        wrong=round(float(count_L[acted - 1])) if acted else 0,
-        loss=float(total_L[acted - 1] / acted) if acted else 0.0,
+        acted=count,
+        wrong=round(float(count_L[count - 1])) if count else 0,
+        loss=float(total_L[count - 1] / count) if count else 0.0,
         share=acting / len(c_N),
         share_lower=float(lower),
         share_upper=float(upper),
@@ -249,7 +249,7 @@ def _first(c_L: Array, price_L: Array, risk: float, alpha: float, binary: bool) 
     return int(acted_K[sure_K[0] if len(sure_K) else passes_K.argmax()])
 
 
-def _more(loss_L: Array, risk: float, alpha: float, binary: bool, needed: int) -> int | None:
+def _more(loss_L: Array, risk: float, alpha: float, binary: bool, least: int) -> int | None:
     """Estimate how many more labels would certify some threshold, if the error rates stay as they are.
 
     The error rate of the k answers with the highest confidences is estimated as (loss + 1/2) / (k + 1). The k that
@@ -257,20 +257,20 @@ def _more(loss_L: Array, risk: float, alpha: float, binary: bool, needed: int) -
     show the top 5%.
     """
     n = len(loss_L)
-    if n < needed and (n < JUDGED or not loss_L[-1]):
-        return needed - n
+    if n < least and (n < JUDGED or not loss_L[-1]):
+        return least - n
     rank_K = np.unique(np.geomspace(min(JUDGED, n), n, 30).astype(int))
     rate_K = (loss_L[rank_K - 1] + 0.5) / (rank_K + 1)
     rank_K, rate_K = rank_K[rate_K < risk], rate_K[rate_K < risk]
     if not len(rank_K):
         return None
-    acted_M = np.ceil(np.geomspace(needed, _MOST_LABELS, 150))
+    acted_M = np.ceil(np.geomspace(least, _MOST_LABELS, 150))
     p_KM = risk_p_value(np.floor(rate_K[:, None] * acted_M), acted_M[None], risk, binary=binary)
     reached_K = (p_KM <= alpha).any(axis=1)
     if not reached_K.any():
         return None
     acted_K = acted_M[(p_KM <= alpha).argmax(axis=1)][reached_K]
-    more = max(float((acted_K * n / rank_K[reached_K]).min()) - n, needed)
+    more = max(float((acted_K * n / rank_K[reached_K]).min()) - n, least)
     digits = 1 - math.floor(math.log10(more))
     return math.ceil(round(more * 10**digits, 6)) * 10**-digits if digits < 0 else math.ceil(more)
 

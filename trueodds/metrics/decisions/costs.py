@@ -13,9 +13,9 @@ import numpy.typing as npt
 from trueodds.metrics.decisions.thresholds import Threshold, counts, positive_sums, threshold_at
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.sums.bins import CELLS, EDGES
-from trueodds.sums.columns import label_indices
 from trueodds.sums.inputs import Array, check_level
 from trueodds.sums.sums import CalibrationSums
+from trueodds.sums.two_columns import label_indices
 
 FOLDS = 10
 """Number of folds of the rows, so that a threshold is judged by other rows than those that chose it."""
@@ -133,13 +133,13 @@ def decision_cost(
 
     If p(positive) were calibrated, no other threshold would cost less. The saving estimates cost(t*) - min cost, the
     amount that a monotone recalibration saves in this decision (isotonic regression attains the minimum at every t*).
-    The estimate is cost(t*) - cost(t') of each tenth of the rows, with the threshold t' of least cost on the other nine
-    tenths; 0 if that is negative. The split is random but the same every time. The estimate is too low on average,
-    because t' is chosen from fewer rows than there are.
+    The estimate is cross-fitted in ten folds: each tenth of the rows is scored by cost(t*) - cost(t'), where t' is the
+    threshold of least cost on the other nine tenths. A negative estimate becomes 0. The folds are random but the same
+    every time. The estimate is too low on average, because t' is chosen from fewer rows than there are.
 
-    The lower limit of the saving is that of this difference. The upper limit is the largest of the upper limits of
-    cost(t*) - cost(t) over all t, because any of them may be the best threshold in the population. It is at most the
-    upper limit of cost(t*), which no saving exceeds.
+    The lower limit of the saving is that of this cross-fitted difference. The upper limit is the largest upper limit of
+    cost(t*) - cost(t) over all t, because any t may be the best threshold in the population. It is at most the upper
+    limit of cost(t*), which no saving exceeds.
 
     The limits of cost and saving combine those of their counts (Clopper-Pearson) by adding squared distances. They are
     valid for one look and are cut to the possible cost of a row: 0 to the larger of the two costs. The upper limit of

@@ -31,8 +31,8 @@ class NoiseFloor:
     """The ECE that a perfectly calibrated model would show on as many rows with the same confidences.
 
     Attributes:
-        mean: Its mean.
-        p95: Its 95th percentile.
+        mean: Mean of this ECE.
+        p95: 95th percentile of this ECE.
 
     Examples:
         >>> sums = metrics.CalibrationSums.from_top([0.9, 0.8, 0.6, 0.7] * 25, [True, True, False, False] * 25)
@@ -167,8 +167,8 @@ def ece_interval(
     - raised: `|S_b|` raised to at least sd_b.
 
     The estimate is more often too high than too low if the error is confined to few bins (only the highest confidences
-    are over-confident, say) or if there are many bins. With 2,000 rows of shape B, right answers at .97 c and 100 bins,
-    it is at or below the truth in 1% of samples instead of 50%.
+    are over-confident, say) or if there are many bins. With 2,000 rows of shape B (benchmarks/shapes.py), right answers
+    at .97 c and 100 bins, it is at or below the truth in 1% of samples instead of 50%.
 
     With fewer than 20 wrong (or fewer than 20 right) rows, the interval also covers the exact binomial
     (Clopper-Pearson) limits of `|accuracy - mean confidence|`, which is a part of every ECE. Ten right answers at .999
@@ -176,8 +176,8 @@ def ece_interval(
     at ECE .01 and 10 to 50 rows. With more rows they are left out, because they ignore that rows differ and would add a
     fifth to the width.
 
-    A plug-in ECE that is small by luck would leave no theta (0 in n rows at .5 would give [0, 0]). So the upper limit
-    is also at least z sqrt(sum_b V_b), the precision of the signed gap.
+    A plug-in ECE can be so small by luck that no theta fits. An ECE of 0 in n rows of confidence .5, for example, would
+    give the interval [0, 0]. So the upper limit is also at least z sqrt(sum_b V_b), the precision of the signed gap.
 
     `level` is the confidence level of both limits together. The lower limit alone is not a 97.5% limit: it is above the
     truth in up to 5% of samples if the model is calibrated or the error is confined to few answers. The upper limit

@@ -15,16 +15,16 @@ from trueodds.metrics.alarms.in_the_large import check_ratio
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.processes.choices import MOST_RATIO
-from trueodds.sums.columns import is_vector
-from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import check_level
+from trueodds.sums.label_forms import as_rows
 from trueodds.sums.positive import PositiveClass
 from trueodds.sums.sums import CalibrationSums
+from trueodds.sums.two_columns import is_vector
 
 MOST_LABELS = 1e12
 """Largest number of labels that is predicted."""
 CHANCE = 0.8
-"""Probability that a calibrated model's interval lies within the ratio; `positives_needed` counts for it."""
+"""Probability that a calibrated model's interval lies within the ratio; `needed_positives` counts for it."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class CalibrationRatio:
     def positives_to_come(self, most: float = MOST_RATIO) -> int | None:
         """Estimate how many more positives settle whether the ratio is within `most`; 0 if it is.
 
-        While fewer than `positives_needed` have come, the count assumes a ratio of 1. Afterwards it assumes the
+        While fewer than `needed_positives` have come, the count assumes a ratio of 1. Afterwards it assumes the
         observed ratio: the distance of its logarithm from the nearer limit must be 1.96 + .84 standard errors.
 
         Returns:
@@ -68,7 +68,7 @@ class CalibrationRatio:
             return 0
         if self.lower > most or self.upper < 1 / most:
             return None
-        needed = positives_needed(most, self.level)
+        needed = needed_positives(most, self.level)
         if self.observed < needed:
             return needed - self.observed
         room = math.log(most) - abs(math.log(self.ratio)) if 0 < self.ratio < math.inf else 0.0
@@ -107,11 +107,11 @@ def calibration_ratio(
 ) -> CalibrationRatio:
     """Compute the ratio of expected to observed positives, sum p / sum y, with limits of sum p / E[sum y].
 
-    Given the p, sum y is a sum of independent tosses of unequal probability. Exact binomial limits (Clopper-Pearson) of
-    E[sum y] hold for it, because its tails are thinner than those of the binomial of the same mean, from one toss
-    beyond the mean on. Closer to the mean, only the first positive or the first negative can refute a mean. There
-    P(any) <= mean gives the limit (1 - level) / 2 itself. So coverage is at least `level`, also with 0, 1 or 2
-    positives. It is higher if p is often near 0 or 1.
+    Given the p, sum y is a sum of independent tosses of unequal probability. The exact binomial limits
+    (Clopper-Pearson) of E[sum y] hold for it too: from one toss beyond the mean on, its tails are thinner than those of
+    the binomial of the same mean. The limits could fail only with exactly one positive or exactly one negative. The
+    limit on that side is then (1 - level) / 2 expected positives (or negatives), because P(at least one) is at most
+    their mean. So coverage is at least `level`, also with 0, 1 or 2 positives. It is higher if p is often near 0 or 1.
 
     Args:
         predictions: p(positive) of two classes, shape (N,), or its sums (`PositiveClass.sums`). With probabilities of
@@ -158,7 +158,7 @@ def mean_limits(observed: int, n: int, level: float) -> tuple[float, float]:
 
 
 @lru_cache(maxsize=64)
-def positives_needed(most: float = MOST_RATIO, level: float = 0.95, chance: float = CHANCE) -> int:
+def needed_positives(most: float = MOST_RATIO, level: float = 0.95, chance: float = CHANCE) -> int:
     """Return how many positives a calibrated model needs so that the interval of its ratio lies within `most`.
 
     It is the least k with P(1 / most <= k / upper(O), k / lower(O) <= most) >= chance, where O ~ Poisson(k). The limits
@@ -176,7 +176,7 @@ def positives_needed(most: float = MOST_RATIO, level: float = 0.95, chance: floa
         ValueError: `check_ratio` does not accept `most`, or `level` or `chance` is outside (0, 1).
 
     Examples:
-        >>> metrics.positives_needed(1.2)
+        >>> metrics.needed_positives(1.2)
         324
     """
     check_ratio(most)

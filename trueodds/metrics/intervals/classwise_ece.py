@@ -16,10 +16,10 @@ from scipy.special import ndtri
 from trueodds.metrics.intervals.binomial import mean_deviation
 from trueodds.metrics.intervals.calibration_error import RARE, EceInterval, NoiseFloor, exact_gap_limits
 from trueodds.sums.bins import bin_of, check_bins
-from trueodds.sums.columns import as_columns
-from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, as_matrix, check_labels, check_level
+from trueodds.sums.label_forms import as_rows
 from trueodds.sums.rows import checked_blocks, top_labels
+from trueodds.sums.two_columns import as_columns
 
 DRAWS = 512
 """Draws of all labels. The level of a limit then has a standard error of .7%."""
@@ -196,15 +196,15 @@ def classwise_ece_interval(
     The estimate uses u ~ S. The lower limit is the smaller of two directions: u ~ S, and u ~ S only in cells where it
     exceeds sqrt(2 log K) standard deviations of K cells (or in the most significant cell). The upper limit is the
     larger of two: u ~ S raised to at least one standard deviation everywhere, and u ~ S where it exceeds 2 of them. In
-    the other cells the second one points towards certainty, by the smaller of a standard deviation and the hits or
-    misses that are left.
+    the other cells, this last direction points towards certainty: by one standard deviation, or by the remaining hits
+    or misses if these are fewer.
 
     The last direction is that of an under-confident model. Its rarest classes occur even less often than stated, so
     there is less noise than the probabilities imply, and the plug-in value may lie below the noise floor.
 
     With fewer than 20 wrong (or right) rows, the interval covers 2/C times the exact binomial limits of `|accuracy -
-    mean confidence|`, because errors go to other classes. Without this, .35 of intervals contain the truth at 50 rows
-    with half an error expected. The upper limit never exceeds 2/C, the maximum of a classwise ECE.
+    mean confidence|`, because errors go to other classes. Without this, only 35% of the intervals contain the truth,
+    for 50 rows with half an error expected. The upper limit never exceeds 2/C, the maximum of a classwise ECE.
 
     The estimate is too high if few classes carry the error; with 100 classes mostly by a third of the noise floor.
 

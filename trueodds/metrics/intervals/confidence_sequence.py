@@ -12,8 +12,8 @@ import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
 
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.bins import CELLS
-from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, check_level
+from trueodds.sums.label_forms import as_rows
 
 GAP_STAKES = 0.98 * np.array([0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.3, 0.5])
 WIDTH = 1 / CELLS

@@ -14,8 +14,8 @@ from trueodds.metrics.intervals.calibration_error import NoiseFloor
 from trueodds.metrics.ranked import whole_bins
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.bins import Binning, Bins
-from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, check_level
+from trueodds.sums.label_forms import as_rows
 
 STEPS = 2048
 """Steps of the grid over which the distribution function is summed for the mean (10 ms for 15 bins)."""

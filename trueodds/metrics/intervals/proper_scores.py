@@ -14,8 +14,8 @@ from trueodds.errors import unknown
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.cells import COLUMNS
-from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, check_level
+from trueodds.sums.label_forms import as_rows
 from trueodds.sums.losses import SMALLEST_PROBABILITY, WORST_NLL
 from trueodds.sums.rounding import Given
 from trueodds.sums.sums import CalibrationSums
@@ -55,9 +55,9 @@ class Parts:
     """Sums of a score over the right rows and over the wrong rows, and the costs of one more wrong row."""
 
     right: float
-    right_squared: float
+    right_squares: float
     wrong: float
-    wrong_squared: float
+    wrong_squares: float
     dearest: float
     unseen: float
 
@@ -76,25 +76,26 @@ def score_interval(
     In general it is Student's mean +- t s / sqrt(n), cut to the possible range of scores, with
     s^2 = (sum x^2 - n mean^2) / (n - 1). A single row has no spread, so its interval is the whole range.
 
-    Rare errors need more care. If the losses l of wrong answers amount to fewer than 20 equal ones, that is
-    (sum l)^2 / sum l^2 < 20, Student's interval contains the truth in only .03 to .9 of samples, because it ignores the
-    errors that were not drawn. There the wrong rows' share of the mean has the limits of Fay and Feuer. These are gamma
-    quantiles, exact for a Poisson count if every error costs the same:
+    Rare errors need more care. Let l be the losses of the wrong answers, and (sum l)^2 / sum l^2 their effective
+    number. If it is below 20, Student's interval contains the truth in only .03 to .9 of samples, because it ignores
+    the errors that were not drawn. There the wrong rows' share of the mean has the limits of Fay and Feuer. These are
+    gamma quantiles, exact for a Poisson count if every error costs the same:
 
         lower = v/y G(q; y^2/v),   upper = v'/y' G(1-q; y'^2/v')
         y = sum l,  v = sum l^2 - y^2/n,  y' = y + w,  v' = v + w^2,  q = (1 - level) / 2
 
     w is the largest cost of one more error. It is the mean, over all rows, of each row's loss if it were wrong. For the
     NLL that loss is -log(1 - c) + log of the effective number of other classes; for Brier it is 1 + c^2. If errors in
-    one cell cost more than this mean, w is their cost. Student's limits of the right rows' share are added by the roots
-    of the summed squared distances from the mean (Zou and Donner 2008). If right rows are rarer, and fewer than 20, the
-    lower limit also allows for as many right rows as the exact binomial limit of their share permits.
+    one cell cost more than this mean, w is their cost. The limits of the wrong rows' share and Student's limits of the
+    right rows' share are combined: the squared distances from the means add up (Zou and Donner 2008). If right rows are
+    rarer, and fewer than 20, the lower limit also allows for as many right rows as the exact binomial limit of their
+    share permits.
 
     Measured coverage at a nominal 95% (benchmarks/intervals/scores.py, 96 settings, 50 to 5,000 rows): at least 95% if
     fewer than 20 errors are expected, 93% otherwise. The coverage is not guaranteed in two cases. In the first, no
     error was seen, and errors prefer the highest confidences or the classes that the model finds least likely; then one
-    costs more than w. In the second, one row in thousands costs a hundred times as much as the others. `unseen` reports
-    whether a single such row would lie outside.
+    costs more than w. In the second, one row in thousands costs a hundred times as much as the others.
+    `ScoreInterval.unseen` then has the cost of such a row, if a single one would lift the mean above `upper`.
 
     Args:
         predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
@@ -133,7 +134,7 @@ def score_interval(
         return ScoreInterval(mean, 0.0, MOST[score], level)
     t, right = float(stdtrit(n - 1, (1 + level) / 2)), sums.total("correct")
     parts = _parts(sums, score)
-    if parts.wrong**2 < RARE * parts.wrong_squared or right == n:
+    if parts.wrong**2 < RARE * parts.wrong_squares or right == n:
         below, above = rare_errors(parts, n, t, (1 - level) / 2)
     else:
         below = above = t * spread(total, squares, n)
@@ -148,8 +149,8 @@ def score_interval(
 
 def rare_errors(parts: Parts, n: int, t: float, q: float) -> tuple[float, float]:
     """Return the distances of the limits from the sum of the score."""
-    of_right = t * spread(parts.right, parts.right_squared, n)
-    lost, variance = parts.wrong, max(parts.wrong_squared - parts.wrong**2 / n, 0.0)
+    of_right = t * spread(parts.right, parts.right_squares, n)
+    lost, variance = parts.wrong, max(parts.wrong_squares - parts.wrong**2 / n, 0.0)
     least = variance / lost * float(gammaincinv(lost**2 / variance, q)) if variance > 1e-12 * lost**2 else lost
     more, wider = lost + parts.dearest, variance + parts.dearest**2
     most = wider / more * float(gammaincinv(more**2 / wider, 1 - q)) if more else 0.0
@@ -187,9 +188,9 @@ def _parts(sums: CalibrationSums, score: Score) -> Parts:
     )
     return Parts(
         right=float(sure.sum()),
-        right_squared=float(sure_squared.sum()),
+        right_squares=float(sure_squared.sum()),
         wrong=float(of_wrong.sum()),
-        wrong_squared=float(squares_of_wrong.sum()),
+        wrong_squares=float(squares_of_wrong.sum()),
         dearest=max(float(if_wrong @ count) / sums.n, float(seen)),
         unseen=surest if surest > seen else 0.0,
     )

@@ -138,10 +138,10 @@ def choice_of_labels(labelled: CalibrationSums, answers_C: npt.ArrayLike) -> Cho
     p-value comes from 4,999 draws of n answers. It is then at least 1 / 5,000. (999 draws are enough if they give more
     than .1.) The warning is at p < .01, so 1% of looks warn by chance.
 
-    Measured (benchmarks/evidence/labelling.py) on 400 labels of 8,000 answers: .4 to 1.5% of random choices warn. If in
-    each of 15 bins the upper half is labelled a third as often as the lower half, over 99% warn (shape V, with 75% of
-    its answers in one cell: 90%). A selection within a cell is not detected; `fullest_cell` reports how many answers
-    share one.
+    Measured (benchmarks/evidence/labelling.py, which defines shape V) on 400 labels of 8,000 answers: .4 to 1.5% of
+    random choices warn. If in each of 15 bins the upper half is labelled a third as often as the lower half, over 99%
+    warn; for shape V, with 75% of its answers in one cell, 90% warn. A selection within a cell is not detected;
+    `fullest_cell` reports how many answers share one.
 
     Args:
         labelled: Calibration sums of the labelled answers.
@@ -195,9 +195,11 @@ def label_delay(fast: CalibrationSums, slow: CalibrationSums, *, bins: int = 15)
     v_b is the variance of one label: the larger of the mean of c(1-c) and of a(1-a), with the accuracy a of both halves
     together. The warning is at `|z| > 2.58`.
 
-    Measured on 5,000 labels of shapes A, B, C (benchmarks/evidence/labelling.py): harmless delays warn in .5 to 1.3% of
-    runs, calibrated or at T = 2.5. (With c(1-c) alone they would in 12% of A's runs and 20% of B's at T = 2.5.) If
-    labels of wrong answers arrive twice as fast, all runs warn; at 1.2 times as fast 38, 12 and 91% do (calibrated).
+    Measured (benchmarks/evidence/labelling.py) on 5,000 labels of shapes A, B and C (benchmarks/shapes.py): harmless
+    delays warn in .5 to 1.3% of runs, whether the model is calibrated or its logits are 2.5 times too large. With
+    c(1-c) alone as variance, 12% of the runs of A and 20% of those of B would warn at the latter. If labels of wrong
+    answers arrive twice as fast, all runs warn. If they arrive 1.2 times as fast, 38% of the calibrated runs of A warn,
+    12% of B and 91% of C.
 
     Args:
         fast: Calibration sums of the faster half of the labels.

@@ -57,12 +57,12 @@ class FullestCell:
     upper: float
 
     @property
-    def refused(self) -> bool:
+    def is_refused(self) -> bool:
         """Whether `weighted_ece` refuses such answers."""
         return self.share > TOO_CROWDED
 
     @property
-    def crowded(self) -> bool:
+    def is_crowded(self) -> bool:
         """Whether reports mention the cell."""
         return self.share > CROWDED
 
@@ -70,7 +70,7 @@ class FullestCell:
     def reading(self) -> str:
         """The result as a sentence."""
         where = f"{self.share:.1%} of the answers have confidences from {self.lower:.4f} to {self.upper:.4f}, one cell:"
-        if self.refused:
+        if self.is_refused:
             return (
                 f"{where} counts do not tell which of them have labels, so weighting by counts is impossible. Give each"
                 " answer's probability of getting a label (its propensity), or choose at random which get one."
@@ -161,11 +161,12 @@ def weighted_ece(
     N_k answers. Each of them has the weight N_k / (N n_k). The probabilities of being labelled need not be known. The
     interval is that of `ece_interval` with these weights.
 
-    Measured (benchmarks/evidence/labelling.py) with 5% of 100,000 answers labelled: in proportion to 1 - c, or the
-    upper half of the confidences 40 times less often, or those above .999 10 times less often. The shapes were A, B, C,
-    and W with 87% of its answers above 119/120. Coverage is .95 to 1.00. The unweighted interval's falls to 0 (W, in
-    proportion to 1 - c: true ECE .057, unweighted .226, weighted .060). The price is a smaller effective number of
-    labels: with labels in proportion to 1 - c, it is .2% of them for A, 3% for W and 58% for C.
+    Measured (benchmarks/evidence/labelling.py) with 5% of 100,000 answers labelled, in three ways: in proportion to 1 -
+    c; the upper half of the confidences 40 times less often; those above .999 10 times less often. The simulated nets
+    were A, B and C (benchmarks/shapes.py), and W with 87% of its answers above 119/120. Coverage is .95 to 1.00. That
+    of the unweighted interval falls to 0. For W labelled in proportion to 1 - c, the true ECE is .057, the unweighted
+    estimate .226 and the weighted one .060. The price is a smaller effective number of labels: with labels in
+    proportion to 1 - c, it is .2% of them for A, 3% for W and 58% for C.
 
     Args:
         labelled: Calibration sums of the labelled answers.
@@ -188,7 +189,7 @@ def weighted_ece(
         0.2998
     """
     sums, fullest = as_sums(labelled), fullest_cell(labelled, answers_C)
-    if fullest.refused:
+    if fullest.is_refused:
         raise CrowdedCellError(fullest.reading)
     cell = np.flatnonzero(sums.cells[0])
     estimate = _estimate_by_strata(
@@ -208,12 +209,13 @@ def inverse_probability_ece(
 ) -> WeightedEce:
     """Estimate the ECE of all answers from rows that were chosen for labelling with known probabilities.
 
-    The weight of a label is 1 / probability, scaled to sum 1 (Hajek's estimator). With `answers_C` those of each
-    stratum are scaled to N_k / N. The probabilities may depend on anything that was known before the label.
+    The weight of a label is 1 / probability, scaled so that all weights sum to 1 (Hajek's estimator). With `answers_C`,
+    the weights in each stratum are scaled to sum to N_k / N. The probabilities may depend on anything that was known
+    before the label.
 
     Answers that could not be chosen (probability 0) are not represented. Without `answers_C`, answers with very small
     probabilities are hardly represented either, if none was chosen. Such answers may outweigh all others if one label
-    has 2% of the weight and twice its share under equal weights. Then the lower limit is 0.
+    has at least 2% of the weight, and at least 2 / (effective number of labels). Then the lower limit is 0.
 
     Measured as for `weighted_ece`, and for V with 75% of its answers in one cell: coverage .95 to 1.00, with and
     without the counts. Labels in proportion to 1 - c give half of V's answers probabilities below 1 in 50,000, and an

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.metrics.binned import ece
-from trueodds.metrics.ordered import OrderedPredictions, as_ordered_sums
+from trueodds.metrics.ranked_probability import OrderedPredictions, as_ordered_sums
 from trueodds.metrics.scores import accuracy, mean_confidence
 from trueodds.metrics.significance.calibration import calibration_test
 from trueodds.sums.bins import Binning

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.metrics.significance.differences import Difference, of_estimates
 from trueodds.metrics.significance.nets import Nets, Seed
-from trueodds.sums.forms import as_rows
 from trueodds.sums.inputs import Array, check_level
+from trueodds.sums.label_forms import as_rows
 from trueodds.sums.rows import top_labels
 from trueodds.sums.sums import CalibrationSums
 
@@ -66,8 +66,7 @@ def squared_calibration_error(
 
     Args:
         predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`. The
-            rows of sums count at their cell's mean
-            confidence.
+            rows of sums count at their cell's mean confidence.
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins; it must divide 3,000.
         level: Confidence level of the interval, inside (0, 1).

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from trueodds.drawing.axis import LEFT, WIDTH, Point, Scale, Tick, band, line, n, nice_top
 from trueodds.reports.page.trend import DOTS_UP_TO, THIN, runs
 from trueodds.reports.schemas import Trend, TrendPoint
-from trueodds.reports.times import TimeScale, after, utc
+from trueodds.reports.time_axis import TimeScale, after, utc
 
 TOP, HEIGHT = 26.0, 190.0
 LEAST_SPAN = 0.05

@@ -12,7 +12,7 @@ from statistics import median
 from trueodds.drawing.axis import LEFT, WIDTH, Point, Scale, Tick, band, line, n, nice_top
 from trueodds.reports.schemas import Trend, TrendPoint, Unit
 from trueodds.reports.schemas.alarm import Alarm, AlarmOf
-from trueodds.reports.times import TimeScale, after, utc
+from trueodds.reports.time_axis import TimeScale, after, utc
 from trueodds.reports.words import percent
 
 TOP, HEIGHT, SPACE, STRIP = 26.0, 196.0, 34.0, 56.0

@@ -7,8 +7,11 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-Watched = Literal["ece", "point", "positive"]
-"""Null hypotheses that an alarm tests: two about the more probable class, and one about p(positive) if there is one."""
+Watched = Literal["ece", "positive", "levels", "point"]
+"""Null hypotheses that an alarm tests.
+
+Two are about the more probable class. The others are about p(positive) or about the levels, if there are any.
+"""
 
 
 class EvidencePoint(BaseModel):
@@ -42,8 +45,9 @@ class AlarmOf(BaseModel):
 
     `ece`: at every label, given the past, the ECE of the answers that get labels is within the tolerance. `point`:
     every confidence is within the tolerance. `positive`: at every label, expected / observed positives are within the
-    ratio tolerance, and the mean p(positive) is within the tolerance of the share of positives. No null hypothesis is
-    about all answers or about an average over time.
+    ratio tolerance, and the mean p(positive) is within the tolerance of the share of positives. `levels`: at every
+    label and for every level k, the ECE of the probability of "at least k" is within the tolerance. No null hypothesis
+    is about all answers or about an average over time.
     """
 
     null: Watched
@@ -58,6 +62,7 @@ class AlarmOf(BaseModel):
     labels: int
     log_e: float = Field(description="natural logarithm of the e-value now; may fall again")
     p_value: float = Field(description="valid at any number of looks: 1 / the largest e-value so far")
+    level: str | None = Field(None, description="for the null `levels`: the level k with the largest e-value now")
     fired_at: datetime | None = Field(None, description="arrival of the label that completed the evidence")
     fired_after: int | None = Field(None, description="labels until then")
     acknowledged: Acknowledgement | None = None
@@ -110,6 +115,12 @@ class Alarm(BaseModel):
     def is_positive_refuted(self) -> bool:
         """Whether the null hypothesis about p(positive) is refuted."""
         return self.of_positive is not None and self.of_positive.state != "quiet"
+
+    @property
+    def is_about_levels_only(self) -> bool:
+        """Whether null hypotheses are refuted, and all of them are about levels."""
+        refuted = {null.null for null in self.nulls if null.state != "quiet"}
+        return refuted == {"levels"}
 
     @property
     def ratio_tolerance(self) -> float | None:

@@ -8,11 +8,19 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
-from trueodds.reports.schemas.figures import Bin, Binning, Decisions, Ece, MayAct, PositiveFigures, WorstBin
+from trueodds.reports.schemas.figures import (
+    Bin,
+    Binning,
+    Decisions,
+    Ece,
+    MayAct,
+    OrderedFigures,
+    PositiveFigures,
+    Rounding,
+    WorstBin,
+)
 from trueodds.reports.schemas.groups import NO_TAG, Slice, Trend
 from trueodds.reports.schemas.labelling import LOWER, UPPER, Labelling
-from trueodds.reports.schemas.ordered import OrderedFigures
-from trueodds.reports.schemas.rounding import Rounding
 from trueodds.texts import plural
 
 Verdict = Literal[

@@ -12,7 +12,7 @@ import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
 from trueodds.errors import nearest
 from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
-from trueodds.texts import Places, form, is_whole_number, listed, short, without_point
+from trueodds.texts import Places, form, is_whole_number, quotes, short, without_point
 
 NO_LABEL = ("", "nan", "null")
 """Cells, in lower case, that mean no label."""
@@ -86,7 +86,7 @@ def check_first(source: str, cells: Sequence[str], count: int) -> None:
         FileError: No label is 0.
     """
     if cells and {*cells} <= {str(number) for number in range(1, count + 1)}:
-        problem = f"{source} has the labels {listed(sorted(cells, key=int))} of {count:,} classes, and none is 0"
+        problem = f"{source} has the labels {quotes(sorted(cells, key=int))} of {count:,} classes, and none is 0"
         cure = "give the number of the first class: --first-label 0 or --first-label 1"
         raise FileError(f"{problem}; {cure}, or name the classes as the labels do: --classes 1,2,3")
 
@@ -173,21 +173,21 @@ def one_column(
     names = tuple(classes) or label_values(labels, [name for name in (column, positive) if name])
     numbers = f"the column {column!r}" if column else "one column"
     if len(names) > len(_SIGNS):
-        problem = f"{source} has {numbers} of probabilities for {len(names):,} classes ({listed(names)})"
+        problem = f"{source} has {numbers} of probabilities for {len(names):,} classes ({quotes(names)})"
         raise FileError(f"{problem}; give a column for each class, or labels of two")
     if column is not None and without_point(column) in map(without_point, names):
         return OneColumn(_pair(names, without_point(column), positive))
     if positive is not None:
         if (len(names) == len(_SIGNS) and positive not in names) or not _alike(names, positive):
             problem = f"{source}: --positive {positive!r} is not a class of the labels"
-            raise FileError(f"{problem}; allowed are {listed(names)}")
+            raise FileError(f"{problem}; allowed are {quotes(names)}")
         return OneColumn(
             _pair(names, positive), f"{numbers.capitalize()} is read as p({positive}), as --positive says."
         )
     if column is None and (truth := _truth(names)):
         return OneColumn(_pair(names, truth), f"The one column of probabilities is read as p({truth}).")
     cure = " or ".join(f"--positive {name}" for name in names) or "--positive CLASS"
-    having = f"the labels {listed(names)}" if names else "no labels"
+    having = f"the labels {quotes(names)}" if names else "no labels"
     raise FileError(f"{source} has {numbers} of probabilities beside {having}; say whose probability it is: {cure}")
 
 
@@ -208,7 +208,7 @@ def check_alike(source: str, predicted: Sequence[str], labels: Sequence[str]) ->
     elif twice := [name for name in others if form(name) in folded]:
         problem = f"the label {twice[0]!r} and predicts {folded[form(twice[0])]!r}: are they one class?"
     elif labels and len(others) == len(labels) and kinds[0] != kinds[1]:
-        problem = f"the labels {listed(labels)} and predicts {listed(predicted)}: are they the same classes?"
+        problem = f"the labels {quotes(labels)} and predicts {quotes(predicted)}: are they the same classes?"
     if problem:
         cure = "use the same spelling in both columns, or name all classes in the order of their numbers: --classes a,b"
         raise FileError(f"{source} has {problem} {NO_LABEL_CURE.capitalize()}, {cure}")
@@ -229,9 +229,9 @@ def check_order(
     right, most, n = int(counts_CC.trace()), int(counts_CC[columns, numbers].sum()), int(known_N.sum())
     if most > right:
         problem = f"{source}: the labels are numbers, and {right:,} of {n:,} answers are right if the classes are"
-        other = listed([classes[int(k)] for k in np.argsort(numbers)])
+        other = quotes([classes[int(k)] for k in np.argsort(numbers)])
         cure = "give the true order with --classes a,b, beginning with the class of the lowest number"
-        raise FileError(f"{problem} {listed(classes)}, {most:,} if they are {other}; {cure}")
+        raise FileError(f"{problem} {quotes(classes)}, {most:,} if they are {other}; {cure}")
 
 
 def order_note(scheme: Scheme, classes: Sequence[str], first: int = 0) -> str:
@@ -250,7 +250,7 @@ def unlabelled_note(classes: Sequence[str], labels: Texts) -> str:
     absent = [name for name in classes if without_point(name) not in values]
     if not values or not {*values} <= {*map(without_point, classes)} or not absent:
         return ""
-    return f"No label is {listed(absent)}: if that is not a class, name the columns that are classes: --classes a,b."
+    return f"No label is {quotes(absent)}: if that is not a class, name the columns that are classes: --classes a,b."
 
 
 def _kind(name: str) -> str:
@@ -288,4 +288,4 @@ def _allowed_labels(classes: Sequence[str], whole: bool) -> str:
     if tuple(classes) == tuple(map(str, range(len(classes)))):
         return f"allowed are 0..{len(classes) - 1}"
     signs = ", or as -1 and 1" if len(classes) == len(_SIGNS) else ""
-    return f"allowed are {listed(classes)}" + ("" if whole else f", or all as numbers 0..{len(classes) - 1}{signs}")
+    return f"allowed are {quotes(classes)}" + ("" if whole else f", or all as numbers 0..{len(classes) - 1}{signs}")

@@ -14,14 +14,14 @@ from trueodds import metrics
 from trueodds.errors import ConfigError
 from trueodds.evaluation.paired_differences import ONE_SEED, SQUARED, RowScores, adjust_p_values, differences
 from trueodds.metrics.significance.nets import FEWEST, Nets
-from trueodds.reports.rounding import read_as_words
+from trueodds.reports.resolution import read_as_words
 from trueodds.reports.table.evaluation import CalibrationReport, align
 from trueodds.reports.words import decimal, percent
 from trueodds.sums.bins import check_bins
-from trueodds.sums.columns import label_indices
 from trueodds.sums.inputs import Array, as_matrix, both_classes, check_labels, check_level, without_tensors
 from trueodds.sums.rounding import Given, Resolution, checked_rows, resolution_of, summing_to_1
 from trueodds.sums.sums import CalibrationSums
+from trueodds.sums.two_columns import label_indices
 from trueodds.texts import plural
 
 CROWDED = 0.9
@@ -251,7 +251,7 @@ def of_nets(
                 upper=d.upper,
                 p_value=one.adjusted_p,
                 detectable=one.detectable,
-                sentence=one.sentence(name, f"{first}'s", corrected=len(others) > 1, seeds=len(theirs) > 1),
+                sentence=one.sentence(name, f"{first}'s", correction=len(others) > 1, seeds=len(theirs) > 1),
             )
         )
     one_seed = [f"Each model is {ONE_SEED}: another training of either may differ."] if len(theirs) == 1 else []

@@ -16,21 +16,21 @@ from trueodds.reports.display.figure_table import LEVELS, at_least_rows, figure_
 from trueodds.reports.display.report_files import Content, DisplayedReport, json_tree
 from trueodds.reports.figures import Figures, calibration_p_value, figures_of, positive_figures
 from trueodds.reports.options import ReportOptions
-from trueodds.reports.ordered import ordered_figures
-from trueodds.reports.rounding import rounded_figures
+from trueodds.reports.ordered_figures import ordered_figures
+from trueodds.reports.resolution import rounded_figures
 from trueodds.reports.schemas import Bin, Labelling, OrderedFigures, PositiveFigures, Rounding, Verdict, WorstBin
 from trueodds.reports.verdict.cautions import MEASURED_FROM
 from trueodds.reports.verdict.headline import reading_at_one_look, reading_of_top_label
 from trueodds.reports.verdict.rules import CERTAIN, beside, is_within, of_positive, verdict_at_one_look
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import Binning
-from trueodds.sums.columns import label_indices
 from trueodds.sums.inputs import Array, both_classes, check_labels, check_level, without_noise, without_tensors
 from trueodds.sums.ordered import LevelSums, OrderedSums, check_level_names
 from trueodds.sums.positive import PositiveClass, PositiveSums
-from trueodds.sums.rounding import Given, Resolution, as_resolved, summing_to_1
+from trueodds.sums.rounding import Given, Resolution, summing_to_1, with_resolution
 from trueodds.sums.rows import TopRows, top_rows
 from trueodds.sums.sums import CalibrationSums
+from trueodds.sums.two_columns import label_indices
 from trueodds.texts import plural
 
 
@@ -203,9 +203,9 @@ def report(
         bins: Number of bins.
         binning: "width" for bins of equal width, "mass" for bins with the same number of rows.
         level: Confidence level of the intervals.
-        resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step that sums off 1 show; else
-            exact. A rounded 0 means "below half a step". It bounds the NLL only from below, so there is no upper limit.
-            Steps above 0.02 have no NLL.
+        resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step is inferred if rows do not
+            sum to 1; else exact. A rounded 0 means "below half a step". It bounds the NLL only from below, so there is
+            no upper limit. Steps above 0.02 have no NLL.
         ordered: The classes are levels, the lowest first. The report adds the ranked probability score, the bias of the
             expected level, and the calibration of each "at least level k".
 
@@ -225,7 +225,7 @@ def report(
         0.75
     """
     check_level(level)
-    p_NC, read_as = as_resolved(both_classes(probabilities), resolution)
+    p_NC, read_as = with_resolution(both_classes(probabilities), resolution)
     labels_N = labels if classes is None else label_indices(labels, classes, p_NC.shape[1])
     sums = CalibrationSums.from_probabilities(p_NC, labels_N, resolution=read_as)
     rounded = rounded_figures(without_noise(p_NC), check_labels(labels_N, *p_NC.shape), read_as, level)

@@ -12,8 +12,8 @@ from trueodds.evaluation.paired_differences import RowScores
 from trueodds.files import FileError, read_npz
 from trueodds.inputs import columns
 from trueodds.inputs.columns import Texts
-from trueodds.reports.table.answers import Answers, positive_rows_of
 from trueodds.reports.table.comparing import Net
+from trueodds.reports.table.table_content import Answers, positive_rows_of
 from trueodds.sums.rounding import summing_to_1
 from trueodds.texts import plural, short
 

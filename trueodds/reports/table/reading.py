@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,9 @@ from trueodds.files import FileError, read_npz
 from trueodds.inputs import columns
 from trueodds.inputs.columns import Texts
 from trueodds.inputs.times import note as time_note
-from trueodds.processes.choices import TABLES
-from trueodds.reports.table.answers import (
+from trueodds.processes.choices import LABEL, TABLES
+from trueodds.reports.table.classes import bare_names, numeric_names, one_column, unlabelled_note
+from trueodds.reports.table.table_content import (
     Answers,
     Groups,
     agreement,
@@ -25,8 +26,6 @@ from trueodds.reports.table.answers import (
     of_confidence,
     of_probabilities,
 )
-from trueodds.reports.table.classes import bare_names, numeric_names, one_column, unlabelled_note
-from trueodds.reports.table.form import Form, Scale
 from trueodds.sums.inputs import (
     BELOW_ZERO,
     MUST_SUM,
@@ -40,8 +39,9 @@ from trueodds.sums.inputs import (
     sums_to_one,
     without_noise,
 )
+from trueodds.sums.rounding import Resolution
 from trueodds.sums.steps import inferred_step
-from trueodds.texts import alike, columns_listed, listed, plural
+from trueodds.texts import alike, column_quotes, plural, quotes
 
 NOT_CLASSES = ("id", "question", "tag", "time", "version", "confidence", "predicted", "correct", "confidence_source")
 """Columns of a table that have a fixed meaning."""
@@ -57,6 +57,27 @@ _COLUMNS = {
     "confidence_source": "confidence_sources",
 }
 """Columns of a table, and the arrays with the same meaning."""
+Scale = Literal["probabilities", "logits"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """Facts about a table that its file does not state."""
+
+    label: str = LABEL
+    """Column of the labels."""
+    scale: Scale | None = None
+    """Kind of the classes' numbers. None: as the array's name says, else probabilities."""
+    classes: tuple[str, ...] = ()
+    """Names of the classes in the order of their numbers. For a table, the columns that are classes."""
+    positive: str | None = None
+    """Class whose probability a single column holds, if the column's name is not a class."""
+    first_label: int | None = None
+    """Number of the first class, 0 or 1, if labels are numbers. None: the labels show it."""
+    labels: Path | None = None
+    """File of the labels that belong to an array."""
+    resolution: Resolution | None = None
+    """Resolution of the probabilities. None: as the rows show it."""
 
 
 def read(path: Path, form: Form | None = None) -> Answers:
@@ -160,7 +181,7 @@ def _of_columns(path: Path, form: Form) -> Answers:
     if not by_confidence and form.label not in header:
         raise _no_column(path, form.label, header, "--label")
     if not by_confidence and not of_classes:
-        raise FileError(f"{path} has the columns {listed(header)}, and none for a class; expected {TABLES}")
+        raise FileError(f"{path} has the columns {quotes(header)}, and none for a class; expected {TABLES}")
     chances = tuple(name for name in ("propensity", "audit") if by_confidence or name not in of_classes)
     known = (form.label, "predicted", "correct", "question", "tag", "version", "confidence_source", *chances)
     texts = [name for name in dict.fromkeys(known) if name in header]
@@ -303,13 +324,13 @@ def _one_of_logits(path: Path, name: str) -> FileError:
 
 def _missing(path: Path, names: Sequence[str], available: Sequence[str] | Mapping[str, Any]) -> FileError:
     """Build the error for missing arrays or columns."""
-    return FileError(f"{path} has no {listed(names)}; it holds {', '.join(available) or 'nothing'}. Expected {TABLES}")
+    return FileError(f"{path} has no {quotes(names)}; it holds {', '.join(available) or 'nothing'}. Expected {TABLES}")
 
 
 def _no_column(path: Path, name: str, header: Sequence[str], option: str) -> FileError:
     """Build the error for a missing column."""
     words = (
-        f"{path} has no column {name!r}; it has {columns_listed(header)}; name it with {option}.{nearest(name, header)}"
+        f"{path} has no column {name!r}; it has {column_quotes(header)}; name it with {option}.{nearest(name, header)}"
     )
     headless = any(_FRACTION.fullmatch(cell) for cell in header)
     return FileError(words + " If its first row is an answer, put a row of names above it." * headless)
@@ -372,7 +393,7 @@ def _check_sums(path: Path, names: list[str], values_NC: Array, step: float | No
     without = f"; without {extra[0]!r} every row sums to 1" if len(extra) == 1 else ""
     others = [name for name in names if name not in extra] if without else []
     raise FileError(
-        f"{path}, row {row + FIRST}: the columns {listed(names)} are read as probabilities of the classes, and sum to"
+        f"{path}, row {row + FIRST}: the columns {quotes(names)} are read as probabilities of the classes, and sum to"
         f" {sum_N[row]:.6g}; every row {MUST_SUM}{without}."
         f" {_naming(others, 'probabilities', extra[0] if without else '')}"
     )

@@ -72,6 +72,11 @@ def cautions(
             f" the other about the more probable class. Errors of p({positive.label}) that cancel in both remain"
             " unseen."
         )
+    if alarm and (refuted := alarm.refuted_null) and refuted.null == "levels":
+        sentences.append(
+            f'The alarm has found an error of the levels. The largest evidence now is about "at least {refuted.level}".'
+            " Such an error may not show in the confidences."
+        )
     for name, rows in tables.items():
         with_labels = [row for row in rows or [] if row.labelled]
         if len(with_labels) > 1:

@@ -10,7 +10,7 @@ from trueodds.reports.figures import Figures
 from trueodds.reports.options import ReportOptions
 from trueodds.reports.schemas import PositiveFigures, Verdict
 from trueodds.reports.verdict.examples import examples
-from trueodds.reports.verdict.in_the_large import allowed_range, not_yet_known, ratio_words
+from trueodds.reports.verdict.positive_ratio import allowed_range, not_yet_known, ratio_words
 from trueodds.reports.verdict.rules import LEANS, SURE
 from trueodds.reports.words import labelled, shares, whole_percent
 from trueodds.sums.answers import AnswerSums

@@ -8,7 +8,7 @@ from trueodds.processes.choices import MOST_RATIO
 from trueodds.reports.figures import Figures
 from trueodds.reports.schemas import Labelling, PositiveFigures, Verdict
 from trueodds.reports.schemas.alarm import Advice, Alarm
-from trueodds.reports.verdict.in_the_large import ratio_holds
+from trueodds.reports.verdict.positive_ratio import ratio_holds
 from trueodds.sums.answers import AnswerSums
 
 SURE = 0.05
@@ -108,7 +108,8 @@ def verdict_of(
 
     With `positive`, the alarm of the more probable class is evidence against p(positive) too, because a calibrated
     p(positive) implies a calibrated confidence. If the alarm on p(positive) itself has fired, the direction is that of
-    the sums, even if chance could explain them.
+    the sums, even if chance could explain them. An alarm on levels only is no evidence on the confidences, so an error
+    of these beyond chance still leans.
 
     Args:
         sums: Sums of the answers and their labels.
@@ -125,7 +126,9 @@ def verdict_of(
     more = figures["ece"] > figures["floor_p95"]
     direction = direction_of(figures["signed_gap"], figures["ece"], positive=positive)
     if alarm is not None and alarm.state != "quiet":
-        return direction if more or (positive and alarm.is_positive_refuted) else "off_at_times"
+        if not more and not (positive and alarm.is_positive_refuted):
+            return "off_at_times"
+        return LEANS[direction] if alarm.is_about_levels_only else direction
     if within:
         return "within_tolerance"
     if more or (advice is not None and advice.helps == "yes"):

@@ -92,12 +92,12 @@ def read_both(
     Raises:
         ValueError: See `read` and `rows_of_rare`.
     """
-    predicted = version.classes.index(class_)
+    predicted_class = version.classes.index(class_)
     rare = yield from rows_of_rare(key, tag, hours, totals=totals)
     if rare is not None:
-        return _sums_of([row for row in rare if row[2] == predicted])
+        return _sums_of([row for row in rare if row[2] == predicted_class])
     numbers = {name: number for number, name in (yield from names_of(version, key, "tag")).items()}
-    return _sums_of((yield from read(key, predicted, numbers[tag], hours, totals=totals)))
+    return _sums_of((yield from read(key, predicted_class, numbers[tag], hours, totals=totals)))
 
 
 def read_rare(version: int, tag: str, hours: Hours, *, totals: MergedTotals) -> Work[RowSums | None]:
@@ -111,7 +111,9 @@ def _sums_of(rows: Sequence[Sequence[Any]]) -> RowSums:
         return RowSums(rows)
 
 
-def read(version: int, predicted: int, tag: int, hours: Hours, *, totals: MergedTotals) -> Work[list[tuple[Any, ...]]]:
+def read(
+    version: int, predicted_class: int, tag: int, hours: Hours, *, totals: MergedTotals
+) -> Work[list[tuple[Any, ...]]]:
     """Read the rows with a predicted class (its index) and a tag (its key), in the hours [first, end).
 
     All rows of the class or of the tag are read, whichever has fewer, and compared with its sums. Rows that retention
@@ -122,7 +124,7 @@ def read(version: int, predicted: int, tag: int, hours: Hours, *, totals: Merged
     """
     whole = (yield from sums(version, TOTAL, hours, totals=totals))[0]
     groups: list[tuple[AnswerSums, str, int]] = []
-    for kind, column, number in ((BY_CLASS, "predicted", predicted), (BY_TAG, "tag_key", tag)):
+    for kind, column, number in ((BY_CLASS, "predicted", predicted_class), (BY_TAG, "tag_key", tag)):
         by_group = yield from sums(version, kind, hours, number, totals=totals)
         groups.append((by_group.get(number, AnswerSums.zero()), column, number))
     known, column, number = min(groups, key=lambda group: group[0].answers)
@@ -147,7 +149,7 @@ def read(version: int, predicted: int, tag: int, hours: Hours, *, totals: Merged
             f" only {len(rows):,} and {labelled:,} are still stored (retention or a deletion removed the others); class"
             " and tag together are computed from stored predictions"
         )
-    other = (3, tag) if column == "predicted" else (2, predicted)
+    other = (3, tag) if column == "predicted" else (2, predicted_class)
     return [row for row in rows if row[other[0]] == other[1]]
 
 

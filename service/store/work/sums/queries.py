@@ -61,7 +61,7 @@ def sums(
     is_total = kind in deltas.TOTALS
     merged = totals.get(number, window) if is_total else None
     if merged is None:
-        merged = yield from _read_merged(version, kind, hours)
+        merged = yield from _merge_periods(version, kind, hours)
         if is_total:  # sums by class are a hundred times larger
             totals.keep(number, window, merged)
     pending = (yield from deltas.pending(version, kind)).between(hours)
@@ -70,7 +70,7 @@ def sums(
 
 def ordered_sums(version: int, levels: int, hours: Hours) -> Work[OrderedSums]:
     """Read the sums by level of predictions in the hours [first, end)."""
-    merged = yield from _read_merged(version, deltas.ORDERED, hours)
+    merged = yield from _merge_periods(version, deltas.ORDERED, hours)
     pending = (yield from deltas.pending(version, deltas.ORDERED)).between(hours)
     return add_up([merged, PeriodSums.of(pending, deltas.ORDERED)]).ordered_sums(levels)
 
@@ -100,7 +100,7 @@ def kind_of(by: By | None, *, positive: bool = False) -> int:
     return {None: deltas.TOTAL, "class": deltas.BY_CLASS, "tag": deltas.BY_TAG}[by]
 
 
-def _read_merged(version: int, kind: int, hours: Hours) -> Work[PeriodSums]:
+def _merge_periods(version: int, kind: int, hours: Hours) -> Work[PeriodSums]:
     parts = []
     for unit, low, high in cover(*hours):
         rows = yield Query(

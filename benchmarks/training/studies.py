@@ -1,0 +1,208 @@
+"""Studies of over-confident nets: the papers' questions at a size of two cores, and what became of their claims.
+
+    python -m benchmarks.training.studies --dry-run              # the runs, and how long they will take
+    python -m benchmarks.training.studies                        # all studies, one run after another
+    python -m benchmarks.training.studies --only overfit         # one of them
+    python -m benchmarks.training.studies --table                # runs nothing: stores what is finished
+    python -m benchmarks.training.studies --table --only overfit
+
+The files lie in benchmarks/study_files/. The data set is 20 classes of CIFAR-100 (TRUEODDS_DATA, or the download), as
+datasets/cifar100-20.npz. `python -m benchmarks.training.regime` found the setting. Finished runs are kept in
+.run/studies, or in the folder that TRUEODDS_STUDIES names. A study that was stopped or killed continues from its last
+checkpoint. Several processes may run this at once.
+
+The result has the finished runs only, with their number.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.training import paper_claims, subset
+from pipeline.studies import format as study_format
+from pipeline.studies import measuring, reporting, running, runs, setting_choice
+from pipeline.studies.command import plan_words
+from pipeline.studies.format import CALIBRATOR, Study, StudyError
+from pipeline.studies.measuring import SEED, Row
+from pipeline.studies.running import StudyOutcome
+from pipeline.studies.runs import Place
+from pipeline.training.files import EPOCHS
+from trueodds.files import read_json
+from trueodds.texts import plural
+
+FILES = Path(__file__).parents[1] / "study_files"
+RESULT = RESULTS / "studies.json"
+ORDER = ("overfit", "gamma-net", "bsce-gra", "focal", "survey", "newsgroups", "soft-calibration")
+MAIN = "overfit"
+"""Study of the claims and of the figures."""
+OUT = Path("studies")
+BY_EPOCH = ("train_error", "val_nll", "val_ece", "test_ece", "test_gamma_mean")
+"""Columns of epochs.csv that the result keeps."""
+FIGURES = ("error_rate", "nll", "ece", "floor_mean", "floor_p95", "ece_estimate")
+"""Measures of each method that the result keeps, for its picture."""
+
+
+def _places(study: Study, home: Path, params: Path) -> dict[str, Place]:
+    """Return every run that a study can need, by its key: those of its tuning and its own."""
+    expanded = runs.expand(study, params)
+    both = [*setting_choice.trials(study, expanded, params), *expanded]
+    return {place.key: place for place in runs.places(home, both)}
+
+
+def _nothing(_home: Path, _places: Sequence[Place]) -> dict[str, str]:
+    """Stand in for running: only finished runs count."""
+    return {}
+
+
+def outcome_of(study: Study, *, run: bool) -> StudyOutcome | None:
+    """Carry out a study, or return its finished runs; None if none is finished or its tuning is not."""
+    try:
+        done = running.carry_out(
+            study, Path("params.yaml"), Path.cwd(), lambda line: print(line, flush=True),
+            running.run_all if run else _nothing,
+        )  # fmt: skip
+    except StudyError:
+        if run:
+            raise
+        return None
+    return done if any(place.is_done for place in done.places) else None
+
+
+def result_of(study: Study, done: StudyOutcome, table: Sequence[Row]) -> dict[str, Any]:
+    """Return the result of a study's finished runs."""
+    found = reporting.findings(study, done, table, [])
+    finished = [place for place in done.places if place.is_done]
+    records = [place.record() for place in finished]
+    times = [record["seconds"] for record in records if record["seconds"]]
+    return {
+        "title": study.title,
+        "about": study.about,
+        "cells": found.cells,
+        "summary": found.summary,
+        "comparisons": found.comparisons,
+        "choices": found.choices,
+        "tuning": found.tuning,
+        "differs": study.differs,
+        "finished": len(finished),
+        "runs": len(done.places),
+        "seeds": sorted({place.run.overrides.get(SEED) for place in finished}, key=str),
+        "hours": round(sum(times) / 3600, 2),
+        "commits": sorted({record["commit"][:10] for record in records if record["commit"]}),
+    }
+
+
+def methods_of(places: Sequence[Place], table: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return means over the seeds of each method: its figures as trained and scaled, its epochs and its minutes."""
+    found = []
+    for method, by_seed in paper_claims.by_method(places).items():
+        of = [row for row in table if row["method"] == method]
+        seconds = [record["seconds"] for place in by_seed.values() if (record := place.record())["seconds"]]
+        found.append(
+            {
+                "method": method,
+                "seeds": len(by_seed),
+                "minutes": round(fmean(seconds) / 60, 1) if seconds else None,
+                "calibrators": {
+                    entry: {name: fmean(row[name] for row in of if row[CALIBRATOR] == entry) for name in FIGURES}
+                    for entry in dict.fromkeys(row[CALIBRATOR] for row in of)
+                },
+                "epochs": _epochs(list(by_seed.values())),
+            }
+        )
+    return found
+
+
+def _epochs(places: Sequence[Place]) -> dict[str, list[float]]:
+    """Return the mean of each column of BY_EPOCH over runs, by epoch. Columns without values are left out."""
+    tables = []
+    for place in places:
+        with (place.folder / EPOCHS).open(encoding="utf-8", newline="") as file:
+            tables.append(list(csv.DictReader(file)))
+    found = {}
+    for column in BY_EPOCH:
+        values = [[float(row.get(column) or "nan") for row in rows] for rows in zip(*tables, strict=True)]
+        means = [round(fmean(of), 5) for of in values]
+        if all(mean == mean for mean in means):  # not NaN
+            found[column] = means
+    return found
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """Return the claims with their verdicts, and the table of each study."""
+    ece = {
+        one["method"]: (of["ece"], of["floor_mean"])
+        for one in result["methods"]
+        if (of := one["calibrators"].get(paper_claims.IDENTITY))
+    }
+    lines = [*paper_claims.markdown(result["claims"], ece), "", *_survey(result["survey"]), ""]
+    for one in result["studies"].values():
+        lines += [f"### {one['title']}", "", one["about"], "", _extent(one), ""]
+        lines += [*reporting.markdown(one["cells"]), ""]
+        lines += [*filter(None, [one["summary"]]), ""]
+        lines += [f"- {line}" for line in [*one["tuning"], *one["choices"]]]
+        lines += ["", "Differs from the paper:", "", *(f"- {line}" for line in one["differs"]), ""]
+    return "\n".join(lines).strip()
+
+
+def _extent(one: dict[str, Any]) -> str:
+    seeds = f"{plural(len(one['seeds']), 'seed')} so far" if one["finished"] < one["runs"] else "all seeds"
+    return f"{one['finished']} of {plural(one['runs'], 'run')} are finished ({seeds}), in {one['hours']:.1f} hours."
+
+
+def _survey(of: dict[str, Any] | None) -> list[str]:
+    if of is None:
+        return []
+    plain, debiased = (of["reductions"][name] for name in ("ece", "ece_estimate"))
+    return [
+        f"The survey says that focal loss reduces the ECE by {of['least']:.0%} to {of['most']:.0%}. Here"
+        f" `{of['method']}` reduces the plug-in ECE by {plain:.0%} and its debiased estimate by {debiased:.0%}. The"
+        " plug-in ECE keeps its noise floor, so its reduction has no verdict."
+    ]
+
+
+def main() -> None:
+    parser = options_parser(__doc__, RESULT)
+    parser.add_argument("--only", choices=ORDER)
+    parser.add_argument("--table", action="store_true", help="run nothing; store what is finished")
+    parser.add_argument("--dry-run", action="store_true", help="print the runs, and how long they will take")
+    options = parser.parse_args()
+    subset.prepare()
+    home, params = Path.cwd(), Path("params.yaml")
+    names = [options.only] if options.only else ORDER
+    every: dict[str, Place] = {}
+    for name in names:
+        of = _places(study_format.read(str(FILES / f"{name}.yaml")), home, params)
+        print(f"{name}: {plan_words(running.estimate(home, list(of.values())))}", flush=True)
+        every |= of
+    print(f"together: {plan_words(running.estimate(home, list(every.values())))}", flush=True)
+    if options.dry_run:
+        return
+    earlier: dict[str, Any] = read_json(options.out) if options.out.is_file() else {"studies": {}}
+    studies: dict[str, Any] = earlier["studies"]
+    beside = {key: earlier.get(key, []) for key in ("claims", "methods")} | {"survey": earlier.get("survey")}
+    for name in names:
+        study = study_format.read(str(FILES / f"{name}.yaml"))
+        done = outcome_of(study, run=not options.table)
+        if done is None:
+            print(f"{name}: no run is finished")
+            continue
+        table = measuring.rows_of(done.places, study.calibrators)
+        studies[name] = result_of(study, done, table)
+        print(reporting.report(study, done, OUT / name))
+        if name == MAIN:
+            beside = {
+                "claims": paper_claims.judged(paper_claims.by_method(done.places)),
+                "survey": paper_claims.survey(table),
+                "methods": methods_of(done.places, table),
+            }
+        ordered = {name: studies[name] for name in ORDER if name in studies}
+        write(options.out, {**circumstances("torch", "numpy"), **beside, "studies": ordered})
+
+
+if __name__ == "__main__":
+    main()

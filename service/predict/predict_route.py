@@ -1,0 +1,162 @@
+"""POST /predict: reads a request, stores the predictions and encodes them as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import numpy as np
+import orjson
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from service.http import error_answers, keys
+from service.http.json_body import JSON
+from service.models.calls import PredictionCall, PredictionResult, acting_rows
+from service.models.engine import Engine
+from service.predict import predict_schemas, request_body
+from service.predict.options import PredictOptions
+from service.predict.predict_schemas import Abstention, Prediction, Predictions, Top
+from service.runtime import runtime_of
+from trueodds.bundle.risk_coverage import LEVEL, RiskCoverage
+
+LARGE_ANSWER = 20_000
+"""Number of probabilities from which encoding takes over a millisecond and runs in a thread."""
+
+
+fast = APIRouter()
+"""Routes that are matched by `service.http.routing`."""
+
+
+@fast.post(
+    "/predict",
+    tags=["odds"],
+    summary="Predict class probabilities",
+    openapi_extra={"requestBody": predict_schemas.BODY, "parameters": predict_schemas.PARAMETERS, **keys.NEEDS_KEY},
+    responses={
+        200: {"model": Predictions},
+        **error_answers.document_errors(
+            _400="not JSON, not .npy, or a broken multipart form",
+            _404="unknown model or version",
+            _408="the body came too slowly",
+            _409="the id was used for another input",
+            _413="too many bytes, inputs or pixels",
+            _415="a content type that is not listed below",
+            _422="not an input of this model, or a parameter out of range",
+            _503="no model is loaded, or too many requests are waiting; try again after Retry-After",
+            **keys.ERRORS,
+        ),
+    },
+)
+async def predict(request: Request) -> Response:
+    """Return calibrated probabilities for up to 256 inputs of the model's kind.
+
+    Images: send JSON with each image as nested lists of pixels, base64 of an image file, or base64 of raw pixels. Or
+    send a multipart form with image files in fields named `files`, a `.npy` array, or raw bytes, one image after the
+    other.
+
+    Vectors: send JSON with each vector as a list of numbers or as an object with a number per feature. Or send a `.npy`
+    array, or CSV whose header names the features.
+
+    Texts: send JSON with each text as a string, or CSV with the column `text`. The answer tells which texts were
+    truncated.
+
+    Every prediction is on disk before the answer is sent. You may give an input an id of your own: `ids` in JSON, or
+    the header `x-prediction-id` for a single input. The same id with the same input returns the stored answer; with
+    another input it is refused with 409.
+    """
+    keys.check(request, "predict")
+    runtime, options = runtime_of(request), PredictOptions.of(request)
+    engine = await runtime.registry.engine(options.model, options.version)
+    with engine:
+        request.state.version = engine.version.model, engine.version.version
+        call, time = await request_body.read_call(request, options, engine.input, runtime.settings)
+        result = await engine.predict(call, seconds=time.seconds, left=time.left, is_gone=request.is_disconnected)
+    large = result.probabilities_NC.size > LARGE_ANSWER
+    answer = result, options, engine, call
+    body = await asyncio.to_thread(encode, *answer) if large else encode(*answer)
+    return Response(body, media_type=JSON)
+
+
+def encode(result: PredictionResult, options: PredictOptions, engine: Engine, call: PredictionCall) -> bytes:
+    """Encode an answer as JSON."""
+    tree: Predictions = {
+        "request_id": call.request_id,
+        "model": engine.version.model,
+        "version": engine.version.version,
+        "predictions": rows_of(result, options),
+    }
+    if engine.version.act_alone or result.repeats:
+        for one, acting in zip(tree["predictions"], acting_rows(result, engine.audit_share), strict=True):
+            one.update(cast(Prediction, acting))
+    for n, remarks in engine.input.remarks(call.inputs).items():
+        tree["predictions"][n] |= cast(Prediction, remarks)
+    if call.columns:
+        tree["columns"] = dict(call.columns)
+    if options.classes:
+        tree["classes"] = list(engine.version.classes)
+    if options.abstain_below is not None:
+        tree["abstention"] = abstention(options.abstain_below, engine.card.risk_coverage)
+    return orjson.dumps(tree)
+
+
+def rows_of(result: PredictionResult, options: PredictOptions) -> list[Prediction]:
+    """Return one object per input, with the parts that the options select."""
+    rows = result.probabilities_NC.tolist()
+    predictions: list[Prediction] = []
+    for n, (id_, i, row) in enumerate(zip(result.ids, result.index_N.tolist(), rows, strict=True)):
+        classes = result.classes(n)
+        one: Prediction = {"id": id_, "label": classes[i], "index": i, "confidence": row[i]}
+        if options.top_k is None:
+            one["probabilities"] = row
+        else:
+            one["top"] = _top(result.probabilities_NC[n], classes, options.top_k)
+        if (positive := result.version_of(n).positive) is not None:
+            one["positive"] = {"label": positive, "probability": row[classes.index(positive)]}
+        if options.logits:
+            one["logits"] = result.logits_NC[n].tolist()
+        if options.abstain_below is not None:
+            one["abstained"] = row[i] < options.abstain_below
+            if one["abstained"]:
+                one["label"] = one["index"] = None
+        if n in result.repeats:
+            one["repeated"], one["version"] = True, result.repeats[n].version
+        predictions.append(one)
+    return predictions
+
+
+def _top(probabilities_C: Any, classes: tuple[str, ...], k: int) -> list[Top]:
+    """Return the k most probable classes. Ties are broken by the smallest index."""
+    order = np.argsort(-probabilities_C, kind="stable")[:k].tolist()
+    return [{"label": classes[i], "index": i, "probability": float(probabilities_C[i])} for i in order]
+
+
+def abstention(below: float, table: RiskCoverage | None) -> Abstention:
+    """Describe, in numbers and words, what abstaining below a confidence means on held-out rows."""
+    if table is None:
+        reading = (
+            "The model's card has no risk-coverage table, so the effect of this threshold is unknown. Export the model"
+            " again."
+        )
+        return {"below": below, "reading": reading}
+    point = table.at(below)
+    where = f"On {point.rows:,} {point.split} rows the model answers {100 * point.coverage:.3g}% at this threshold"
+    if point.risk is None:
+        reading = f"{where}. It answers none of them, so its error rate is unknown."
+    else:
+        reading = (
+            f"{where}, and {100 * point.risk:.2g}% of those answers are wrong ({LEVEL:.0%} interval"
+            f" {100 * point.risk_lower:.2g}% to {100 * point.risk_upper:.2g}%). Live data may differ."
+        )
+    return {
+        "below": below,
+        "measured_at": point.threshold,
+        "split": point.split,
+        "rows": point.rows,
+        "coverage": point.coverage,
+        "risk": point.risk,
+        "risk_lower": point.risk_lower,
+        "risk_upper": point.risk_upper,
+        "level": LEVEL,
+        "reading": reading,
+    }

@@ -1,0 +1,158 @@
+"""Routes about the state of the service, for load balancers, Prometheus and people."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+import orjson
+from fastapi import APIRouter, Request
+from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel
+from starlette.responses import RedirectResponse, Response
+
+from service.alarm import ALARM, PROMISE, AlarmState, PromiseState, acting_alone
+from service.alarm.readings import Standing, standing
+from service.http import error_answers, keys
+from service.http.json_body import JSON
+from service.http.parameters import prefers_html
+from service.models.model_schemas import Models, stored_models
+from service.runtime import Runtime, runtime_of
+from service.status.gauges import Gauges, VersionState, choose_versions
+from service.store import StoreError
+from service.store.rows import Version
+from trueodds.reports.schemas.alarm import ActingAlone
+
+router = APIRouter()
+
+
+class Health(BaseModel):
+    """State of the process, and the version that answers."""
+
+    status: Literal["live", "ready"]
+    model: str | None = None
+    version: str | None = None
+    problem: str | None = None
+    """Problem that does not keep the service from answering."""
+
+
+@router.get("/health/live", tags=["operation"], response_model=Health, summary="Check that the process is alive")
+async def live() -> Response:
+    """Answer 200 as long as the process runs."""
+    return _health(Health(status="live"))
+
+
+@router.get(
+    "/health/ready",
+    tags=["operation"],
+    response_model=Health,
+    summary="Check that the service is ready",
+    responses=error_answers.document_errors(
+        _503="no model is loaded, or the store is not writable; the message says why"
+    ),
+)
+async def ready(request: Request) -> Response:
+    """Answer 200 if a bundle is loaded, has reproduced its golden prediction, and the store is writable.
+
+    A read-only service is ready if its store is readable.
+    """
+    runtime = runtime_of(request)
+    if runtime.settings.read_only:
+        await runtime.check_store()
+        return _health(Health(status="ready"))
+    version = runtime.engine.version
+    await runtime.check_store()
+    health = Health(status="ready", model=version.model, version=version.version)
+    if runtime.registry.away:
+        health.problem = (
+            "the bucket of models cannot be read, so the copies fetched earlier are served; see GET /models"
+        )
+    return _health(health)
+
+
+@router.get(
+    "/models",
+    tags=["operation"],
+    response_model=Models,
+    summary="List the models",
+    dependencies=[keys.requires("read")],
+    responses=error_answers.document_errors(**keys.ERRORS),
+)
+async def models(request: Request) -> Response:
+    """List every published version, the roles, and the reasons of refused versions; also models on other servers.
+
+    A read-only service lists the versions whose answers are in the store.
+    """
+    runtime = runtime_of(request)
+    versions = await runtime.store.read_versions()
+    listed = runtime.registry.models(versions)
+    if runtime.settings.read_only:
+        listed["models"] = stored_models(versions)
+    return Response(orjson.dumps(listed, default=BaseModel.model_dump), media_type=JSON)
+
+
+@router.get(
+    "/metrics",
+    tags=["operation"],
+    summary="Get metrics for Prometheus",
+    response_class=Response,
+    dependencies=[keys.requires("read")],
+    responses={200: {"content": {"text/plain": {}}}, **error_answers.document_errors(**keys.ERRORS)},
+)
+async def metrics(request: Request) -> Response:
+    """Return counts of all workers and of the store, in Prometheus's format.
+
+    Workers count requests, latencies, batches and labels. The store has answers, labels, ECE and the alarm's evidence.
+    """
+    runtime, gauges = runtime_of(request), request.app.state.gauges
+    assert isinstance(gauges, Gauges)
+    loaded, altered = list(runtime.registry.intended_versions()), list(runtime.registry.file_changes())
+    versions, left_out = choose_versions(await runtime.store.read_versions_by_activity(), loaded)
+    states = []
+    for version in versions:
+        sums = await runtime.store.read_sums(*version.key)
+        alarm = await _read_alarm(runtime, version)
+        acting = await _read_acting(runtime, version, sums.answers)
+        matured = await runtime.store.read_maturity_counts(*version.key)
+        states.append(VersionState(version, sums, *alarm, acting, matured))
+    held = await runtime.store.read_held()
+    of_questions = await runtime.store.read_questions(), await runtime.store.read_notices()
+
+    def text() -> bytes:
+        return runtime.telemetry.text(gauges.families(states, loaded, altered, held, left_out, *of_questions))
+
+    return Response(await asyncio.to_thread(text), media_type=CONTENT_TYPE_LATEST)
+
+
+async def _read_alarm(runtime: Runtime, version: Version) -> tuple[AlarmState | None, Standing]:
+    """Read a version's evidence, or None if it is damaged, and the state of its alarm."""
+    tree = await runtime.store.read_state(*version.key, ALARM)
+    try:
+        state = AlarmState.read(tree, runtime.settings)
+    except StoreError:
+        return None, "quiet"
+    return state, standing(state, version.model)
+
+
+async def _read_acting(runtime: Runtime, version: Version, answers: int) -> ActingAlone | None:
+    """Read the results of a version's promise to act alone; None without a promise or if its evidence is damaged."""
+    if version.act_alone is None:
+        return None
+    key = version.key
+    tree, acted = await runtime.store.read_state(*key, PROMISE), await runtime.store.count_acting_answers(*key)
+    try:
+        state = PromiseState.read(tree, version.act_alone, runtime.settings)
+    except StoreError:
+        return None
+    return acting_alone(state, runtime.settings, answers=answers, acted_count=acted)
+
+
+@router.get("/", include_in_schema=False)
+async def index(request: Request) -> Response:
+    """Redirect a browser to the report, and other clients to the documentation."""
+    prefers_page = prefers_html(request.headers.get("accept", ""))
+    return RedirectResponse("/calibration-report" if prefers_page else "/docs", headers={"vary": "accept"})
+
+
+def _health(health: Health) -> Response:
+    return Response(health.model_dump_json(exclude_unset=True), media_type=JSON)

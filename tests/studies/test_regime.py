@@ -1,0 +1,86 @@
+"""The search for over-confident nets: its rule, its order, its data set, and the setting of the studies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.training import regime, studies, subset
+from benchmarks.training.regime import Candidate
+from pipeline.data import npz
+from pipeline.data.raw import Raw
+from pipeline.studies import format as study_format
+from pipeline.studies import runs
+from pipeline.studies.runs import Place
+from tests.conftest import ROOT
+from tools.tables.results import FOLDER
+from trueodds.files import read_json
+
+
+def candidate(ece: float, train_error: float, **setting: Any) -> Candidate:
+    return Candidate(setting, 1e9, 60.0, train_error, 0.4, 1.4, ece, 0.04)
+
+
+@pytest.mark.parametrize(
+    ("ece", "train_error", "holds"), [(0.1, 0.01, True), (0.099, 0.01, False), (0.1, 0.02, False), (0.5, 0.5, False)]
+)
+def test_the_rule(ece: float, train_error: float, holds: bool) -> None:
+    assert candidate(ece, train_error).is_over_confident is holds
+
+
+def places() -> list[Place]:
+    study = study_format.read(str(regime.FILE))
+    expanded = runs.expand(study, ROOT / "params.yaml")
+    return [Place(run, run.name, Path("none") / run.name) for run in expanded]
+
+
+def test_the_search_tries_the_least_work_first_and_stops() -> None:
+    of = places()
+    assert {place.run.overrides["seed"] for place in of} == {100} and len(of) > 4
+    tried: list[str] = []
+
+    def measure(place: Place) -> Candidate:
+        tried.append(place.key)
+        return candidate(0.2, 0.0 if len(tried) == 3 else 0.3, **{leaf: place.run.overrides[leaf] for leaf in leaves})
+
+    leaves = regime.LEAVES
+    found = regime.search(of[::-1], measure)
+    assert len(found) == len(tried) == 3 and tried[0] == "train_size=5000 width=8 epochs=20 batch_size=128"
+    work = [one.setting["train_size"] * one.setting["epochs"] * one.setting["width"] ** 2 for one in found]
+    assert work == sorted(work)
+    result = regime.result_of(found)
+    assert result["chosen"] == found[-1].setting and [one["holds"] for one in result["tried"]] == [False, False, True]
+    assert regime.result_of(found[:2])["chosen"] is None
+    assert regime.markdown(result).count("does not hold") == 2
+
+
+def test_the_studies_use_other_seeds_and_one_setting() -> None:
+    held = []
+    for name in studies.ORDER:
+        study = study_format.read(str(studies.FILES / f"{name}.yaml"))
+        assert 100 not in study.vary["seed"]
+        if study.hold["dataset"] == subset.NAME:
+            held.append(study.hold)
+    assert len(held) > 4 and all(one == held[0] for one in held)
+
+
+@pytest.mark.skipif(not (FOLDER / "regime.json").is_file(), reason="the search has no committed result yet")
+def test_the_setting_of_the_studies_is_the_one_that_the_search_chose() -> None:
+    chosen = read_json(FOLDER / "regime.json")["chosen"]
+    study = study_format.read(str(studies.FILES / f"{studies.MAIN}.yaml"))
+    assert {leaf: study.hold[leaf] for leaf in chosen} == chosen
+
+
+def test_the_subset_has_every_fifth_class(tmp_path: Path) -> None:
+    labels = np.arange(30) % 15
+    images = np.broadcast_to(labels[:, None, None, None], (30, 2, 2, 3)).astype(np.uint8)
+    raw = Raw(images, labels, images[:15], labels[:15], tuple(f"c{k}" for k in range(15)))
+    found = npz.read(subset.write(tmp_path / "x.npz", raw))
+    assert found.classes == ("c0", "c5", "c10")
+    assert (
+        found.y_train.tolist() == [0, 1, 2, 0, 1, 2] and found.y_test is not None and found.y_test.tolist() == [0, 1, 2]
+    )
+    assert isinstance(found.x_train, np.ndarray) and found.x_train[:, 0, 0, 0].tolist() == [0, 5, 10, 0, 5, 10]

@@ -1,0 +1,51 @@
+"""The pictures of the papers' methods: what they draw of finished runs, and what they leave out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from benchmarks.training.paper_claims import CLAIMS
+from tools import studies_pictures
+
+
+def method(name: str, ece: float, **epochs: list[float]) -> dict[str, Any]:
+    figures = {"ece": ece, "floor_p95": 0.03}
+    calibrators = {"identity": figures, "temperature": {**figures, "ece": ece / 4}}
+    return {"method": name, "seeds": 2, "calibrators": calibrators, "epochs": epochs}
+
+
+def test_only_finished_methods_are_drawn() -> None:
+    two = [method("bsce_gra", 0.04), method("ce", 0.1), method("fl1", 0.05)]
+    drawn = studies_pictures.by_method("bsce-gra", two)
+    assert drawn is not None and ">ce<" in drawn and ">bsce_gra<" in drawn
+    assert ">dfl<" not in drawn and ">fl1<" not in drawn, "not run, and not of this paper"
+    assert "mean of 2 seeds" in drawn and drawn.index(">ce<") < drawn.index(">bsce_gra<")
+    assert studies_pictures.by_method("bsce-gra", two[1:]) is None, "one method alone is no comparison"
+
+
+@pytest.mark.parametrize("paper", sorted({claim.paper.split("/")[0] for claim in CLAIMS}))
+def test_a_picture_has_every_method_of_the_paper(paper: str) -> None:
+    names = studies_pictures.methods_of(paper)
+    assert names[0] == "ce" and len(set(names)) == len(names)
+    drawn = studies_pictures.by_method(paper, [method(name, 0.05) for name in names])
+    assert drawn is not None and all(f">{name}<" in drawn for name in names)
+
+
+def test_a_larger_ece_is_farther_to_the_right() -> None:
+    drawn = [studies_pictures.by_method("focal", [method("ce", 0.1), method("mmce", ece)]) for ece in (0.02, 0.08)]
+    places = []
+    for svg in drawn:
+        assert svg is not None
+        row = svg[svg.index(">mmce<") :]
+        places.append(float(row[row.index('class="before" d="M') :].split("M")[1].split()[0]))
+    assert places[0] < places[1]
+
+
+def test_epochs_need_cross_entropy() -> None:
+    epochs = {"train_error": [0.5, 0.1, 0.0], "test_ece": [0.02, 0.05, 0.1]}
+    drawn = studies_pictures.by_epoch([method("ce", 0.1, **epochs), method("flsd53", 0.03, **epochs)])
+    assert drawn is not None and "ce</text>" in drawn and "flsd53</text>" in drawn
+    assert studies_pictures.by_epoch([method("flsd53", 0.03, **epochs)]) is None
+    assert studies_pictures.by_epoch([method("ce", 0.03)]) is None, "without columns by epoch"

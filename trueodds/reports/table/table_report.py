@@ -1,0 +1,230 @@
+"""The report of a table of answers at one look, from their sums by class, tag, version and time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.files import FileError
+from trueodds.inputs.columns import Texts
+from trueodds.processes.choices import MOST_RATIO, TOLERANCE, ReportBy, TrendUnit
+from trueodds.reports.composition import report_of
+from trueodds.reports.first_checks import first_checks, is_off
+from trueodds.reports.options import ReportOptions
+from trueodds.reports.resolution import RoundedFigures, rounded_figures
+from trueodds.reports.schemas import MOST_MINUTES, Report, Unit, Verdict
+from trueodds.reports.slices import slices_of, sources_of, tags_of, trend_of
+from trueodds.reports.table.acting_threshold import acting_threshold, may_act, sample_evenly
+from trueodds.reports.table.table_content import Answers, positive_rows_of
+from trueodds.sums.answers import AnswerSums
+from trueodds.sums.bins import CELLS, cell_of
+from trueodds.sums.hours import MINUTE_MS
+from trueodds.sums.ordered import LevelSums, OrderedSums, check_level_names
+from trueodds.sums.positive import PositiveSums
+from trueodds.sums.sums import CalibrationSums
+
+UNITS: tuple[Unit, ...] = get_args(Unit)
+_CODES: dict[Unit, Literal["m", "h", "D", "M"]] = {"minute": "m", "hour": "h", "day": "D", "month": "M"}
+MAX_POINTS = 120
+"""Largest number of points of a trend if no unit is requested, unless it is by month."""
+MOST_GROUPS = 1000
+"""Largest number of different tags, classes or versions. More are probably names of single answers."""
+NEXT_STEPS: dict[Verdict, str] = {"no_labels": "Fill in the true classes of some answers, chosen at random."}
+
+
+def report_of_answers(
+    answers: Answers,
+    options: ReportOptions | None = None,
+    *,
+    by: ReportBy | None = None,
+    trend: TrendUnit | None = None,
+    tolerance: float = TOLERANCE,
+    ratio_tolerance: float = MOST_RATIO,
+    positive: str | None = None,
+    ordered: bool = False,
+) -> Report:
+    """Report on the answers of a table. If the model is off, the report also says where: time, tag, class.
+
+    There is no alarm, because an alarm's evidence is for labels that keep arriving. On a complete table the test of
+    calibration at one look is more powerful.
+
+    Args:
+        answers: Answers of the table.
+        options: Bins and confidence level.
+        by: Add a table by class, by tag or by source of the confidence.
+        trend: Add a trend with this unit.
+        tolerance: Largest acceptable ECE.
+        ratio_tolerance: Largest acceptable expected / observed positives.
+        positive: The positive class of two. The report then begins with the figures of its probability.
+        ordered: The classes are levels, the lowest first.
+
+    Raises:
+        FileError: The table lacks the column that `by`, `trend` or `positive` needs, or the probabilities that
+            `ordered` needs.
+        ConfigError: The positive class is not one of two classes, or ordered classes are not in ascending order.
+    """
+    options, groups = replace(options or ReportOptions(), one_look=True), answers.groups
+    if by == "tag" and groups.tags is None:
+        raise FileError(f"{answers.source} has no column tag, which --by tag needs")
+    if by == "confidence_source" and groups.confidence_sources is None:
+        raise FileError(f"{answers.source} has no column confidence_source, which --by confidence_source needs")
+    if by == "class" and answers.predicted is None:
+        raise FileError(f"{answers.source} names no predicted classes, which --by class needs")
+    if trend and groups.time_ms_N is None:
+        raise FileError(f"{answers.source} has no column time, which --trend needs")
+    versions = _sums_by(answers, "versions", groups.versions)
+    report = report_of(
+        answers.source,
+        next(iter(versions)) if len(versions) == 1 else "",
+        sums_of(answers),
+        options,
+        positive=None if positive is None else positive_sums_of(answers, positive),
+        ordered=level_sums_of(answers) if ordered else None,
+        tolerance=tolerance,
+        ratio_tolerance=ratio_tolerance,
+        versions=slices_of(versions, options) if len(versions) > 1 else (),
+        classes=slices_of(_sums_by(answers, "classes", answers.predicted), options) if by == "class" else None,
+        tags=tags_of(_sums_by(answers, "tags", groups.tags), options) if by == "tag" else None,
+        confidence_sources=None
+        if by != "confidence_source"
+        else sources_of(_sums_by(answers, "confidence_sources", groups.confidence_sources), options),
+        trend=trend_of(*sums_by_period(answers, trend), options, tolerance) if trend else None,
+        rounded=_rounded(answers, options.level),
+        notes=answers.notes,
+        next_steps=NEXT_STEPS,
+    )
+    if report.labelled:
+        sample, drawn = sample_evenly(answers)
+        report.may_act = may_act(acting_threshold(sample), drawn)
+    if is_off(report):
+        if trend is None and groups.time_ms_N is not None:
+            trend = "auto"
+        report.checks = first_checks(
+            report.trend or (trend_of(*sums_by_period(answers, trend), options) if trend else None),
+            report.tags or tags_of(_sums_by(answers, "tags", groups.tags), options),
+            report.classes or slices_of(_sums_by(answers, "classes", answers.predicted), options),
+            positive=positive is not None,
+        )
+    return report
+
+
+def _rounded(answers: Answers, level: float) -> RoundedFigures | None:
+    """Describe the resolution of a table with all probabilities; None for other tables."""
+    if answers.probabilities_NC is None or answers.label_N is None:
+        return None
+    return rounded_figures(*labelled_rows(answers), answers.resolution, level)
+
+
+def _sums_by(answers: Answers, name: str, column: Texts | None) -> dict[str, AnswerSums]:
+    """Return the sums of each group; empty if the table does not have the column.
+
+    Raises:
+        FileError: There are too many groups.
+    """
+    if column is None:
+        return {}
+    if len(column.values) > MOST_GROUPS:
+        problem = f"{answers.source} has {len(column.values):,} different {name}; at most {MOST_GROUPS:,} are compared"
+        raise FileError(f"{problem}: give groups that many answers share, or remove the column")
+    return sums_by(answers, column)
+
+
+def sums_of(answers: Answers) -> AnswerSums:
+    """Return the sums of all answers, with NLL and Brier score if all probabilities are known."""
+    answers_C = np.bincount(cell_of(answers.confidence_N), minlength=CELLS)
+    labelled_N = answers.labelled_N
+    if not labelled_N.any():
+        return AnswerSums(answers_C, CalibrationSums.zero())
+    if answers.probabilities_NC is None or answers.label_N is None:
+        rows = answers.confidence_N[labelled_N], answers.correct_N[labelled_N]
+        return AnswerSums(answers_C, CalibrationSums.from_top(*rows))
+    return AnswerSums(
+        answers_C, CalibrationSums.from_probabilities(*labelled_rows(answers), resolution=answers.resolution)
+    )
+
+
+def positive_sums_of(answers: Answers, name: str) -> PositiveSums:
+    """Return the sums of all answers by the probability of one class.
+
+    The probability comes from the class's column, or from that of the predicted class.
+
+    Raises:
+        FileError: The classes of the answers have no names.
+        ConfigError: There are not two classes, or none has this name.
+    """
+    positive, p_N, is_positive_N = positive_rows_of(answers, name)
+    known_N = answers.labelled_N
+    answers_C = np.bincount(cell_of(p_N), minlength=CELLS)
+    labelled = (
+        positive.sums_of(p_N[known_N], is_positive_N[known_N], answers.resolution)
+        if known_N.any()
+        else CalibrationSums.zero()
+    )
+    return PositiveSums(name, AnswerSums(answers_C, labelled))
+
+
+def level_sums_of(answers: Answers) -> LevelSums:
+    """Return the sums of the labelled answers by level, in the order of the classes.
+
+    Raises:
+        FileError: The table does not have the probabilities of all classes.
+        ConfigError: The classes are numbers that do not ascend, or there is one class.
+    """
+    if answers.probabilities_NC is None or answers.predicted is None:
+        raise FileError(
+            f"{answers.source} has no probabilities of all classes, which ordered classes need: give one column of"
+            " probabilities for each class"
+        )
+    names = check_level_names(answers.predicted.values)
+    sums = OrderedSums.zero(len(names))
+    if answers.labelled_N.any():
+        sums = OrderedSums.from_probabilities(*labelled_rows(answers), resolution=answers.resolution)
+    return LevelSums(names, sums)
+
+
+def labelled_rows(answers: Answers) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.intp]]:
+    """Return probabilities and labels of the labelled answers of a table with all probabilities."""
+    assert answers.probabilities_NC is not None and answers.label_N is not None
+    if answers.labelled_N.all():
+        return answers.probabilities_NC, answers.label_N
+    return answers.probabilities_NC[answers.labelled_N], answers.label_N[answers.labelled_N]
+
+
+def sums_by(answers: Answers, names: Texts) -> dict[str, AnswerSums]:
+    """Return the sums of the answers by name, in the order of the names, without NLL and Brier score."""
+    groups = _group_sums(answers, names.code_N, len(names.values))
+    return {name: sums for name, sums in zip(names.values, groups, strict=True) if sums.answers}
+
+
+def sums_by_period(answers: Answers, unit: TrendUnit) -> tuple[Unit, list[tuple[int, AnswerSums]]]:
+    """Return the sums of each period with answers, with its start in Unix milliseconds, and the unit of the periods.
+
+    With `auto` the unit is the finest one that needs at most 120 points, else the month. Minutes are used only within 3
+    hours.
+    """
+    assert answers.groups.time_ms_N is not None
+    time_N = answers.groups.time_ms_N.astype("datetime64[ms]")
+    is_short = np.ptp(answers.groups.time_ms_N) < MOST_MINUTES * MINUTE_MS
+    units = UNITS if is_short else UNITS[1:]
+    for chosen in units if unit == "auto" else (unit,):
+        start_P, period_N = np.unique(time_N.astype(f"datetime64[{_CODES[chosen]}]"), return_inverse=True)
+        most = MOST_MINUTES if chosen == "minute" else MAX_POINTS
+        if unit != "auto" or chosen == units[-1] or len(start_P) <= most:
+            break
+    starts_ms = start_P.astype("datetime64[ms]").astype(np.int64).tolist()
+    return chosen, list(zip(starts_ms, _group_sums(answers, period_N, len(start_P)), strict=True))
+
+
+def _group_sums(answers: Answers, group_N: npt.NDArray[np.intp], groups: int) -> list[AnswerSums]:
+    """Return the sums of each group of answers."""
+    order_N = group_N.argsort(kind="stable")
+    ends = np.bincount(group_N, minlength=groups).cumsum()[:-1]
+    parts = []
+    for rows in np.split(order_N, ends):
+        known = rows[answers.labelled_N[rows]]
+        labelled = CalibrationSums.from_top(answers.confidence_N[known], answers.correct_N[known])
+        parts.append(AnswerSums(np.bincount(cell_of(answers.confidence_N[rows]), minlength=CELLS), labelled))
+    return parts
