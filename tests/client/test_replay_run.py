@@ -224,7 +224,7 @@ def test_ctrl_c_ends_it_in_order(folder: Path) -> None:
             assert process.stdout
             lines = [process.stdout.readline() for _ in range(5)]
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=20)
+            out, err = process.communicate(timeout=60)
         report = client.get("/calibration-report").json()
     assert (process.returncode, err) == (130, ""), "".join(lines)
     assert "stopping: labels that are due are sent" in out

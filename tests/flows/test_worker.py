@@ -42,7 +42,7 @@ def test_a_worker_that_hangs_with_a_flow_that_has_ended_is_idle(capsys: pytest.C
     with psutil.Popen([sys.executable, "-c", script], stdout=subprocess.DEVNULL) as process:
         begin = time.monotonic()
         while [child.status() for child in process.children()] != [psutil.STATUS_ZOMBIE]:
-            assert time.monotonic() - begin < 20
+            assert time.monotonic() - begin < 60
             time.sleep(0.02)
         server._stop_idle(process, "a test")
     assert "worker: restarting, because a test" in capsys.readouterr().out

@@ -82,7 +82,7 @@ def running(
 
 def received(client: socket.socket) -> bytes:
     """All that comes until the server hangs up."""
-    client.settimeout(10)
+    client.settimeout(60)
     content = b""
     try:
         while part := client.recv(1 << 16):

@@ -79,8 +79,8 @@ class Hook:
         return f"http://127.0.0.1:{self._server.server_port}/hook"
 
 
-def until(enough: Callable[[], object], seconds: float = 20) -> None:
-    """Wait for something to be true.
+def until(enough: Callable[[], object], seconds: float = 60) -> None:
+    """Wait for something to be true, as long as a busy machine needs.
 
     Raises:
         AssertionError: it never was.

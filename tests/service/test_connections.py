@@ -25,7 +25,7 @@ ADDRESSES = "127.0.0.1", "127.0.0.2"
 
 
 def connected(stack: ExitStack, address: Address, source: str = ADDRESSES[0]) -> socket.socket:
-    client = socket.create_connection(address, timeout=10, source_address=(source, 0))
+    client = socket.create_connection(address, timeout=60, source_address=(source, 0))
     return stack.enter_context(closing(client))
 
 
@@ -41,7 +41,7 @@ def test_a_client_that_reads_nothing_is_cut_off(request_: bytes) -> None:
         client = connected(stack, server.address)
         client.sendall(request_)
         until(lambda: server.open == 1)
-        until(lambda: server.open == 0, 5)
+        until(lambda: server.open == 0)
         assert len(received(client)) < LARGE
         assert server.lost == {"unread": 1}
 
@@ -49,17 +49,17 @@ def test_a_client_that_reads_nothing_is_cut_off(request_: bytes) -> None:
 def test_a_client_that_reads_slowly_is_not() -> None:
     listening = socket.create_server(("127.0.0.1", 0))
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32 * 1024)
-    with running(large, ConnectionLimits(write_seconds=0.2), listening=listening) as server, ExitStack() as stack:
+    with running(large, ConnectionLimits(write_seconds=1), listening=listening) as server, ExitStack() as stack:
         client = stack.enter_context(closing(socket.socket()))
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
         client.connect(server.address)
         client.sendall(GET)
         began, count = time.monotonic(), 0
-        while time.monotonic() - began < 0.8:
+        while time.monotonic() - began < 2:
             count += len(client.recv(1 << 16))
             time.sleep(0.05)
         assert count < LARGE
-        client.settimeout(10)
+        client.settimeout(60)
         while count < LARGE:
             part = client.recv(1 << 20)
             assert part
@@ -159,19 +159,20 @@ def test_requests_behind_others_take_turns_and_give_way_to_new_connections() -> 
 
 def test_a_new_connection_is_answered_before_many_requests_of_others() -> None:
     """All of them come while the loop is busy: without turns nearly all were answered first."""
-    go, counted = threading.Event(), 0
+    busy, go, counted = threading.Event(), threading.Event(), 0
 
     async def count(scope: Scope, receive: Receive, send: Send) -> None:
         nonlocal counted
         if scope["path"] == "/wait":
-            go.wait(10)
+            busy.set()
+            go.wait(60)
         counted += 1
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"8")]})
         await send({"type": "http.response.body", "body": b"%8d" % counted})
 
     with running(count) as server, ExitStack() as stack:
         connected(stack, server.address).sendall(GET.replace(b"/x", b"/wait"))
-        time.sleep(0.05)
+        assert busy.wait(60)
         many = [connected(stack, server.address, ADDRESSES[1]) for _ in range(60)]
         for client in many:
             client.sendall(GET * 20)
@@ -187,17 +188,28 @@ def test_a_new_connection_is_answered_before_many_requests_of_others() -> None:
 
 
 def test_clients_that_hang_up_are_counted_and_nothing_else_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    async def late(scope: Scope, receive: Receive, send: Send) -> None:
-        await asyncio.sleep(0.05)
+    begun, go = threading.Event(), threading.Event()
+
+    async def held(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.set()
+        while not go.is_set():
+            await asyncio.sleep(0.001)
         await echo(scope, receive, send)
 
-    with running(late) as server:
+    with running(held) as server:
         for sent in (GET, GET * 5, GET * 100, GET.replace(b"/x", b"/early") * 5):
+            begun.clear()
+            go.clear()
             with closing(socket.create_connection(server.address)) as client:
                 client.sendall(sent)
-                time.sleep(0.08)
+                assert begun.wait(60)
+                if sent == GET:
+                    go.set()
+                    assert client.recv(1 << 16)
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        until(lambda: server.lost["hung_up"] == 3 and not server.open)
+            go.set()
+            until(lambda: not server.open)
+        until(lambda: server.lost["hung_up"] == 3)
     assert server.lost == {"hung_up": 3}, "the first had its answer"
     assert capsys.readouterr().err == ""
 
@@ -224,7 +236,7 @@ def test_an_ending_server_answers_all_that_has_come(servers: int) -> None:
     async def wait(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] == "/wait":
             busy.release()
-            go.wait(10)
+            go.wait(60)
         await echo(scope, receive, send)
 
     with socket.create_server(("127.0.0.1", 0)) as listening, ExitStack() as stack:

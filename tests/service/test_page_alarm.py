@@ -41,7 +41,7 @@ def alarmed(tmp_path: Path) -> Iterator[httpx.Client]:
         rows = [{"id": p["id"], "index": (p["index"] + 1) % 4} for p in answers]
         assert client.post("/feedback", json={"labels": rows}).status_code == 200
         alarm: dict[str, Any] = {"state": None}
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while alarm["state"] != "fired" and time.monotonic() < deadline:
             time.sleep(0.1)
             alarm = client.get("/calibration-report").json()["alarm"]

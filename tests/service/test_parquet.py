@@ -128,12 +128,12 @@ def test_long_texts_of_a_dictionary_are_refused_by_row_within_little_memory(watc
 
 
 def test_a_file_that_would_fill_the_memory_is_refused(watched: Client) -> None:
-    started = time.monotonic()
+    started = time.process_time()  # of this process, the service's part included: other processes do not count
     answer = send(watched, long("id", 2000, 900_000))
     assert (
         answer.status_code == 422 and "more than 512 MiB of memory, the limit. Send it in several files" in answer.text
     )
-    assert time.monotonic() - started < 20
+    assert time.process_time() - started < 20
 
 
 @pytest.mark.parametrize("name", ["id", "tag", "model", "version"])

@@ -163,7 +163,7 @@ def has_versions(address: str) -> bool:
     return asyncio.run(look())
 
 
-def until(holds: Any, seconds: float = 20) -> None:
+def until(holds: Any, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it has not come about in time"
