@@ -1,6 +1,6 @@
 """The alarm on levels: false alarms where probabilities are rounded or recalibrated, and labels until a real error.
 
-    python -m benchmarks.alarms.levels        # about four minutes on one core
+    python -m benchmarks.alarms.levels --runs 10        # a minute on one core
 
 A population draws a score s ~ N(0, 1) for each row. The model's probabilities are P(level >= k) = sigma((s - t_k) / w)
 with cuts t_k at equal shares of the scores: sharp (w = .1) or dull (2), with 3 or 10 levels. For `rare`, 1% of the

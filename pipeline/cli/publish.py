@@ -52,8 +52,8 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from pipeline.export.trial import try_bundle
     from pipeline.recalibrate.standing import publication_text
-    from pipeline.trial import try_bundle
     from trueodds.bundle import ActAlone, Bundle
 
     why = arguments.why or "published by hand"

@@ -19,12 +19,12 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from pipeline import config, stages
+from pipeline.export.trial import try_bundle
 from pipeline.flows import artifacts, child, graph, models_of, remote, workspace
 from pipeline.flows.runs import created, was_cancelled
 from pipeline.flows.schema import PUBLISH, Publish, descriptions, read_text, signature
 from pipeline.recalibrate import DisagreementError, Recalibration, check_folder
 from pipeline.recalibrate.standing import publication_text
-from pipeline.trial import try_bundle
 from trueodds.bundle import Bundle, PublishedModels, why_none
 from trueodds.client import NO_ANSWER, CallError, Client
 from trueodds.errors import ConfigError, UserError

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from pipeline.export.trial import try_bundle
 from pipeline.recalibrate import observed
 from pipeline.recalibrate.calibrator_choice import CalibratorChoice, choose, origin_of, settings_of, write_candidate
 from pipeline.recalibrate.judging import (
@@ -24,7 +25,6 @@ from pipeline.recalibrate.judging import (
 from pipeline.recalibrate.model_state import LOCK, Candidate, ModelState, check_folder
 from pipeline.recalibrate.observed import ObservedModel
 from pipeline.recalibrate.request import FewLabelsError, Judgement, Outcome, Recalibration, Status
-from pipeline.trial import try_bundle
 from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, BundleError, BusyError, Slot
 from trueodds.client import Labelled
 from trueodds.errors import ConfigError, UserError

@@ -170,8 +170,9 @@ def compare(
         classes: Names of the columns in their order.
         bins: Number of bins, a divisor of 3,000.
         level: Confidence level of the intervals.
-        resolution: Step of rounded probabilities, such as 0.01, or "exact". None: for each model the step that sums off
-            1 show; else exact. Leave it out with reports, which have their own. In steps above 0.02 there is no NLL.
+        resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step of each
+            model is inferred if its rows do not sum to 1; else exact. Leave it out with reports, which have their own.
+            Steps above 0.02 have no NLL.
 
     Returns:
         The figures of each model, and its differences from the first.
