@@ -66,7 +66,7 @@ LAYERS = {
         training
         methods
         nets
-        data
+        data published_data
         config
     """,
     "pipeline/methods": """

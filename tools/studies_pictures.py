@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.training.paper_claims import CLAIMS, PAPERS
+from benchmarks.training.paper_claims import EPOCHS, PAPERS, methods_of_paper
 from tools import ROOT
 from tools.tables.results import read
 from trueodds.drawing.axis import Across, Scale, line, n, nice_top
@@ -22,23 +22,17 @@ HEIGHT = 190.0
 """Height of a plot by epochs."""
 DOTS = {"identity": ("before", "as trained"), "temperature": ("after", "after temperature scaling")}
 """Class of the dots and words of each calibrator."""
-LINES = {"train_error": ("other", "training error"), "test_ece": ("before", "ECE of the test rows")}
+LINES = dict(zip(EPOCHS, (("other", "training error"), ("before", "ECE of the test rows")), strict=True))
 """Class of the lines and words of each column by epoch."""
 SHOWN = ("ce", "flsd53", "bsce_gra")
 """Methods whose epochs are drawn."""
 Method = Mapping[str, Any]
 
 
-def methods_of(paper: str) -> list[str]:
-    """Return the methods of a paper's claims, cross entropy first."""
-    named = [name for claim in CLAIMS if claim.paper.startswith(f"{paper}/") for name in (claim.than, claim.method)]
-    return list(dict.fromkeys(["ce", *named]))
-
-
 def by_method(paper: str, methods: Sequence[Method]) -> str | None:
     """Draw the ECE of a paper's methods with the floor's 95th percentile; None without two of them."""
     of = {one["method"]: one for one in methods}
-    rows = [of[name] for name in methods_of(paper) if name in of]
+    rows = [of[name] for name in methods_of_paper(paper) if name in of]
     if len(rows) < 2:
         return None
     values = [figures[key] for one in rows for figures in one["calibrators"].values() for key in ("ece", "floor_p95")]
@@ -102,7 +96,7 @@ def by_epoch(methods: Sequence[Method]) -> str | None:
 def drawings() -> dict[Path, str]:
     """Return every picture that the result's finished runs allow, by its file."""
     methods = read(RESULT)["methods"]
-    drawn = {FOLDER / f"papers-{paper}.svg": by_method(paper, methods) for paper in PAPERS if paper != "survey"}
+    drawn = {FOLDER / f"papers-{paper}.svg": by_method(paper, methods) for paper in PAPERS}
     drawn[FOLDER / "papers-epochs.svg"] = by_epoch(methods)
     return {path: svg for path, svg in drawn.items() if svg is not None}
 

@@ -73,14 +73,29 @@ PAPERS = {
     "focal": "focal calibration",
     "bsce-gra": "BSCE-GRA",
     "soft-calibration": "soft calibration objectives",
-    "survey": "survey",
 }
+"""Folder of each paper's studies, and its name in words."""
+EPOCHS = ("train_error", "test_ece")
+"""Columns by epoch of the picture of the beginning of over-confidence."""
 FOCAL, PLAIN = "flsd53", "ce"
 """Methods of the survey's claim."""
 REDUCTION = (0.3, 0.5)
 """Claim of the survey: focal loss reduces the ECE of cross entropy by this share, from the least to the most."""
 Runs = Mapping[str, Mapping[int, Place]]
 """Finished runs by method, then by seed."""
+
+
+def methods_of_paper(paper: str) -> list[str]:
+    """Return the methods of a paper's claims, cross entropy first."""
+    named = [name for claim in CLAIMS if claim.paper.startswith(f"{paper}/") for name in (claim.than, claim.method)]
+    return list(dict.fromkeys([PLAIN, *named]))
+
+
+def pictures(methods: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the names of the pictures that finished methods allow: papers with two of them, and `epochs`."""
+    of = {one["method"]: one for one in methods}
+    drawn = [paper for paper in PAPERS if len(of.keys() & set(methods_of_paper(paper))) > 1]
+    return [*drawn, "epochs"] if PLAIN in of and set(EPOCHS) <= of[PLAIN]["epochs"].keys() else drawn
 
 
 def by_method(places: Sequence[Place]) -> dict[str, dict[int, Place]]:

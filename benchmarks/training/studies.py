@@ -11,7 +11,8 @@ datasets/cifar100-20.npz. `python -m benchmarks.training.regime` found the setti
 .run/studies, or in the folder that TRUEODDS_STUDIES names. A study that was stopped or killed continues from its last
 checkpoint. Several processes may run this at once.
 
-The result has the finished runs only, with their number.
+The result has the finished runs only, with their number. A study without a finished run here keeps what an earlier call
+stored.
 """
 
 from __future__ import annotations
@@ -140,6 +141,10 @@ def markdown(result: dict[str, Any]) -> str:
         if (of := one["calibrators"].get(paper_claims.IDENTITY))
     }
     lines = [*paper_claims.markdown(result["claims"], ece), "", *_survey(result["survey"]), ""]
+    for name in paper_claims.pictures(result["methods"]):
+        lines += [f"![{paper_claims.PAPERS.get(name, 'Training error and ECE by epoch')}](../papers-{name}.svg)", ""]
+    if not result["studies"]:
+        lines.append("No run is finished yet.")
     for one in result["studies"].values():
         lines += [f"### {one['title']}", "", one["about"], "", _extent(one), ""]
         lines += [*reporting.markdown(one["cells"]), ""]
@@ -188,17 +193,20 @@ def main() -> None:
     for name in names:
         study = study_format.read(str(FILES / f"{name}.yaml"))
         done = outcome_of(study, run=not options.table)
+        if done is None and name in studies:
+            print(f"{name}: no run is finished here; the earlier result stays")
+            continue
+        places, table = (done.places, measuring.rows_of(done.places, study.calibrators)) if done else ((), [])
         if done is None:
             print(f"{name}: no run is finished")
-            continue
-        table = measuring.rows_of(done.places, study.calibrators)
-        studies[name] = result_of(study, done, table)
-        print(reporting.report(study, done, OUT / name))
+        else:
+            studies[name] = result_of(study, done, table)
+            print(reporting.report(study, done, OUT / name))
         if name == MAIN:
             beside = {
-                "claims": paper_claims.judged(paper_claims.by_method(done.places)),
+                "claims": paper_claims.judged(paper_claims.by_method(places)),
                 "survey": paper_claims.survey(table),
-                "methods": methods_of(done.places, table),
+                "methods": methods_of(places, table),
             }
         ordered = {name: studies[name] for name in ORDER if name in studies}
         write(options.out, {**circumstances("torch", "numpy"), **beside, "studies": ordered})

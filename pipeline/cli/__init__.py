@@ -14,7 +14,7 @@ COMMANDS = {
     "export": Command("pipeline.cli.stages", "write the bundle that the service loads", "train"),
     "all": Command("pipeline.cli.stages", "run these seven stages in order, without DVC", "train"),
     "repro": Command("pipeline.cli.repro", "run the stages that are out of date, in .run/workspace", "train,workflow"),
-    "data": Command("pipeline.cli.data", "download published predictions with their outcomes"),
+    "data": Command("pipeline.published_data.command", "download published predictions with their outcomes"),
     "study": Command("pipeline.studies.command", "run many settings and tabulate the results", "train,workflow"),
     "params": Command("pipeline.cli.params", "print every parameter with its value"),
     "methods": Command("pipeline.cli.tables", "list the training methods and their options", "train"),

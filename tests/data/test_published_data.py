@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import published_data
-from pipeline.cli.data import NAMES
 from pipeline.published_data import COLLECTIONS, Collection, PublishedDataError, PublishedFile, find
+from pipeline.published_data.command import NAMES
+from pipeline.published_data.files import MIRROR
 from trueodds.errors import ConfigError
 
 CONTENT = b"date,prob1\n2020-01-01,0.7\n"
@@ -20,7 +20,7 @@ FILE = PublishedFile("games.csv", "https://example.org/games.csv", hashlib.sha25
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(COLLECTIONS, "forecasts", Collection("games", "none", (FILE,)))
-    monkeypatch.delenv(published_data.MIRROR, raising=False)
+    monkeypatch.delenv(MIRROR, raising=False)
 
 
 def never(url: str) -> bytes:
@@ -48,7 +48,7 @@ def test_the_mirror_is_searched_first(tmp_path: Path, monkeypatch: pytest.Monkey
     mirror.mkdir(parents=True)
     place = mirror / ("games.csv.xz" if packed else "games.csv")
     place.write_bytes(lzma.compress(CONTENT) if packed else CONTENT)
-    monkeypatch.setenv(published_data.MIRROR, str(tmp_path / "mirror"))
+    monkeypatch.setenv(MIRROR, str(tmp_path / "mirror"))
     assert find("forecasts", tmp_path / "out", never) == [place]
     if packed:
         place.write_bytes(place.read_bytes()[:-9])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tools import decisions_picture
+from tools import decisions_picture, studies_pictures
 from tools.tables import pages, results
 from tools.tables.claims import CLAIMS, Claim
 from tools.tables.results import Key
@@ -26,6 +26,15 @@ def test_the_picture_of_decision_models_is_that_of_its_result() -> None:
     assert decisions_picture.OUT.read_text(encoding="utf-8") == decisions_picture.drawing()
     page = ROOT / "docs" / "explanation" / "decision-models-and-forecasts.md"
     assert f"](../{decisions_picture.OUT.name})" in page.read_text(encoding="utf-8")
+
+
+def test_the_pictures_of_the_papers_methods_are_those_of_their_result() -> None:
+    page = (ROOT / "docs" / "explanation" / "papers-methods.md").read_text(encoding="utf-8")
+    drawn = studies_pictures.drawings()
+    assert sorted(path for path in (ROOT / "docs").glob("papers-*.svg")) == sorted(drawn)
+    for path, svg in drawn.items():
+        assert path.read_text(encoding="utf-8") == svg, f"{path.name} is stale: python -m tools.studies_pictures"
+        assert f"](../{path.name})" in page
 
 
 def test_every_table_is_shown_once() -> None:

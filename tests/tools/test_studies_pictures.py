@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.training.paper_claims import CLAIMS
+from benchmarks.training import paper_claims
+from benchmarks.training.paper_claims import PAPERS
 from tools import studies_pictures
 
 
@@ -25,9 +26,9 @@ def test_only_finished_methods_are_drawn() -> None:
     assert studies_pictures.by_method("bsce-gra", two[1:]) is None, "one method alone is no comparison"
 
 
-@pytest.mark.parametrize("paper", sorted({claim.paper.split("/")[0] for claim in CLAIMS}))
+@pytest.mark.parametrize("paper", PAPERS)
 def test_a_picture_has_every_method_of_the_paper(paper: str) -> None:
-    names = studies_pictures.methods_of(paper)
+    names = paper_claims.methods_of_paper(paper)
     assert names[0] == "ce" and len(set(names)) == len(names)
     drawn = studies_pictures.by_method(paper, [method(name, 0.05) for name in names])
     assert drawn is not None and all(f">{name}<" in drawn for name in names)
@@ -49,3 +50,12 @@ def test_epochs_need_cross_entropy() -> None:
     assert drawn is not None and "ce</text>" in drawn and "flsd53</text>" in drawn
     assert studies_pictures.by_epoch([method("flsd53", 0.03, **epochs)]) is None
     assert studies_pictures.by_epoch([method("ce", 0.03)]) is None, "without columns by epoch"
+
+
+def test_the_page_shows_the_pictures_that_are_drawn() -> None:
+    epochs = {"train_error": [0.5, 0.0], "test_ece": [0.02, 0.1]}
+    for methods in ([], [method("ce", 0.1)], [method("ce", 0.1, **epochs), method("mmce", 0.1)]):
+        named = paper_claims.pictures(methods)
+        drawn = {paper: studies_pictures.by_method(paper, methods) for paper in PAPERS}
+        drawn["epochs"] = studies_pictures.by_epoch(methods)
+        assert named == [name for name, svg in drawn.items() if svg is not None]

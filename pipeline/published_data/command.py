@@ -10,14 +10,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pipeline.cli import common
 from trueodds.cli import Subparsers
 
 NAMES = ("records", "forecasts")
 
 
 def add_parser(commands: Subparsers) -> None:
-    epilog = common.examples("data records", "data forecasts --out games")
+    epilog = "examples:\n  trueodds data records\n  trueodds data forecasts --out games"
     parser = commands.add_parser("data", description=__doc__, epilog=epilog)
     parser.add_argument("collection", choices=NAMES, help="the published files")
     words = "folder of the files (default: downloads/<collection>/; TRUEODDS_DOWNLOADS names another downloads/)"
@@ -25,11 +24,11 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from pipeline import published_data
+    from pipeline.published_data import files
 
     name = arguments.collection
-    for path in published_data.find(name, arguments.out):
+    for path in files.find(name, arguments.out):
         print(path)
-    collection = published_data.COLLECTIONS[name]
+    collection = files.COLLECTIONS[name]
     print(f"{collection.about}.\nLicence: {collection.licence}.")
     return 0

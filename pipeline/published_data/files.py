@@ -1,4 +1,4 @@
-"""Published predictions with known outcomes: records of real nets, and dated forecasts of games.
+"""The published files: addresses, checksums, download.
 
 They are inputs of calibrators and reports, not data sets to train on. Each file has an official address at a fixed
 commit and a checksum, which is verified at every use.
