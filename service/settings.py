@@ -362,7 +362,7 @@ class Settings(BaseSettings):
 
     @field_validator("predict_key_hash", "feedback_key_hash", "read_key_hash", "admin_key_hash")
     @classmethod
-    def _locked(cls, hashes: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    def _check_hashes(cls, hashes: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         """Refuse to serve a role without a key if the environment holds the key itself instead of its hash."""
         own = f"TRUEODDS_{info.field_name}".upper()
         plain = own.removesuffix("_HASH")

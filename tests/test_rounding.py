@@ -13,7 +13,7 @@ import pytest
 
 import trueodds
 from trueodds import calibrators, metrics
-from trueodds.calibrators.fitting.rounded import Rounded, fit_power, power_loss, with_power
+from trueodds.calibrators.fitting.rounded import Rounded, fit_zeros, with_zeros, zeros_loss
 from trueodds.errors import ConfigError
 from trueodds.sums.inputs import check_probabilities, sums_to_one
 from trueodds.sums.losses import rounded_losses
@@ -254,25 +254,64 @@ def test_logits_warn_of_a_step_that_nobody_gave() -> None:
         assert trueodds.logits_of([[1.0, 0.0]])[0, 1] < -36
 
 
-def test_the_gradient_of_the_power() -> None:
-    p_NC, labels_N = population(np.random.default_rng(8), 200, 10, 3.0, temperature=1.5)
+def zeros_twin(row: npt.NDArray[np.float64], step: float, power: float, shift: float) -> list[float]:
+    """Slow twin of `with_zeros` for the probabilities of one row, as `logits_of` reads them."""
+    zeros = [p < 0.505 * step for p in row]
+    certain = sum(zeros) == len(row) - 1
+    half, most = np.log(step / 2), np.log(max(row) / 2)
+    changed = []
+    for p, zero in zip(row, zeros, strict=True):
+        z = half + power * (np.log(p) - half) if zero else np.log(p)
+        changed.append(float(min(z + shift, most) if zero and certain else z))
+    return changed
+
+
+@pytest.mark.parametrize(("power", "shift"), [(1.0, 0.0), (2.0, -1.5), (0.6, 1.0), (1.0, 6.0)])
+@pytest.mark.parametrize("classes", [2, 6])
+def test_zeros_are_changed_as_documented(classes: int, power: float, shift: float) -> None:
+    p_NC, _ = population(np.random.default_rng(9), 300, classes, 5.0)
     logits_NC = trueodds.logits_of(p_NC.round(2), resolution=0.01)
-    for theta in ([0.0, 0.0], [-0.5, 0.6]):
-        slope_2 = power_loss(np.array(theta), logits_NC, labels_N, 0.01)[1]
-        for k in range(2):
-            step = np.eye(2)[k] * 1e-6
-            up, down = (power_loss(theta + sign * step, logits_NC, labels_N, 0.01)[0] for sign in (1, -1))
-            assert slope_2[k] == pytest.approx((up - down) / 2e-6, abs=1e-7)
+    slow_NC = [zeros_twin(row, 0.01, power, shift) for row in np.exp(logits_NC)]
+    np.testing.assert_allclose(with_zeros(logits_NC, 0.01, power, shift), slow_NC, atol=1e-12)
 
 
-def test_a_power_of_1_changes_nothing() -> None:
+@pytest.mark.parametrize("classes", [2, 10])
+def test_the_gradient_of_power_and_shift(classes: int) -> None:
+    p_NC, labels_N = population(np.random.default_rng(8), 200, classes, 5.0, temperature=1.5)
+    logits_NC = trueodds.logits_of(p_NC.round(2), resolution=0.01)
+    for theta in ([0.0, 0.0, 0.0], [-0.5, 0.6, -1.0], [0.2, 0.1, 0.3]):
+        slope_3 = zeros_loss(np.array(theta), logits_NC, labels_N, 0.01)[1]
+        for k in range(3):
+            step = np.eye(3)[k] * 1e-6
+            up, down = (zeros_loss(theta + sign * step, logits_NC, labels_N, 0.01)[0] for sign in (1, -1))
+            assert slope_3[k] == pytest.approx((up - down) / 2e-6, abs=1e-7)
+
+
+def test_rows_without_zeros_are_unchanged() -> None:
+    dull_NC = trueodds.logits_of(np.full((20, 4), 0.25), resolution=0.01)
+    assert fit_zeros(dull_NC, np.arange(20) % 4, 0.01) == (1.0, 0.0)
+    one_zero_NC = trueodds.logits_of([[0.5, 0.3, 0.2, 0.0]] * 20, resolution=0.01)
+    assert fit_zeros(one_zero_NC, np.arange(20) % 3, 0.01)[1] == 0.0, "no row is certain"
     p_NC, _ = population(np.random.default_rng(9), 300, 6, 3.0)
     logits_NC = trueodds.logits_of(p_NC.round(2), resolution=0.01)
-    np.testing.assert_allclose(with_power(logits_NC, 0.01, 1.0), logits_NC, atol=1e-12)
-    dull_NC = trueodds.logits_of(np.full((20, 4), 0.25), resolution=0.01)
-    assert fit_power(dull_NC, np.arange(20) % 4, 0.01) == 1.0  # no zeros
     stored_NC = (logits_NC - logits_NC.max(axis=1, keepdims=True)).astype(np.float32)  # as a service stores them
-    np.testing.assert_allclose(with_power(stored_NC, 0.01, 2.0), with_power(logits_NC, 0.01, 2.0), atol=1e-5)
+    both = [with_zeros(rows_NC, 0.01, 2.0, -1.0) for rows_NC in (stored_NC, logits_NC)]
+    np.testing.assert_allclose(both[0], both[1], atol=1e-5)
+
+
+@pytest.mark.parametrize("classes", [2, 20])
+def test_certain_rows_get_their_own_confidence(classes: int) -> None:
+    """A third of the rows are certain, and right in 90%. No temperature fits both them and the other rows."""
+    rng = np.random.default_rng(12)
+    p_NC, labels_N = population(rng, 4_000, classes, 2.0)
+    certain_N = np.arange(4_000) % 3 == 0
+    p_NC[certain_N] = np.eye(classes)[0]
+    labels_N[certain_N] = rng.random(certain_N.sum()) > 0.9  # class 1 where they are wrong
+    logits_NC = trueodds.logits_of(p_NC.round(2), resolution=0.01)
+    fitted = trueodds.fit(logits_NC, labels_N, "temperature", resolution=0.01)
+    assert fitted(logits_NC)[certain_N, 0].mean() == pytest.approx(0.9, abs=0.03)
+    assert isinstance(fitted, Rounded) and isinstance(fitted.calibrator, calibrators.Temperature)
+    assert fitted.calibrator.temperature == pytest.approx(1, abs=0.1)
 
 
 @pytest.mark.parametrize(

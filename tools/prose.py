@@ -33,7 +33,7 @@ UNREAD = ("docs/explanation/results.md", "docs/reference/commands.md")
 
 NAMED = ("trueodds", "pipeline", "service")
 """Packages whose names `names` prints."""
-OPEN = ("trueodds/importing/", "service/")
+OPEN = ("trueodds/importing/", "pipeline/published_data/", "service/")
 """Folders that still have such names, so that the check leaves them out. It holds for all others in NAMED."""
 
 NOUNS = frozenset({"seed", "speed", "embed", "shed"})

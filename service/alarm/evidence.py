@@ -178,7 +178,7 @@ def rows_of_levels(
     return np.concatenate([waiting_NK, block.at_least_LK]), first_N
 
 
-def reached(first_N: Integers, levels: int) -> npt.NDArray[np.bool_]:
+def level_indicators(first_N: Integers, levels: int) -> npt.NDArray[np.bool_]:
     """Return whether each first level is at least k, for k = 1 .. `levels` - 1."""
     return first_N[:, None] > np.arange(levels - 1)
 
@@ -198,7 +198,9 @@ def advance_levels(process: OrderedEProcess, at_least_NK: Array, first_N: Intege
     log_e_B = np.zeros(len(unknown_B))
     for end in (*np.flatnonzero(unknown_B).tolist(), len(unknown_B)):
         rows = slice(begin * BLOCK, end * BLOCK)
-        process, log_e_B[begin:end] = process.advance_each(at_least_NK[rows], reached(first_N[rows], process.levels))
+        process, log_e_B[begin:end] = process.advance_each(
+            at_least_NK[rows], level_indicators(first_N[rows], process.levels)
+        )
         if end < len(unknown_B):
             process = OrderedEProcess.start(process.levels, process.tolerance)
         begin = end + 1

@@ -28,9 +28,9 @@ from service.alarm.evidence import (
     advance_levels,
     damaged_state,
     is_unknown,
+    level_indicators,
     pick,
     points_to_keep,
-    reached,
     reads,
     rows_of_levels,
     rows_of_positive,
@@ -305,7 +305,7 @@ class AlarmState(Frozen):
             first_N = np.array(self.rest_first_label)
             if (first_N < 0).any():
                 return process.log_e
-            rows = self.rest_at_least, reached(first_N, process.levels)
+            rows = self.rest_at_least, level_indicators(first_N, process.levels)
             return float(process.advance_each(*rows, len(first_N))[1][0])
         rest = (self.rest_p, self.rest_positive) if null == "positive" else (self.rest_confidence, self.rest_correct)
         return float(process.advance_each(*rest, len(rest[0]))[1][0])

@@ -16,9 +16,9 @@ from service.errors import Refusal, ServiceError
 from service.http import error_answers, json_body, keys
 from service.http.error_answers import RefusedRowsError
 from service.observe import decision_schemas
+from service.observe.decision_pairs import BESIDE, PairDefaults, PairLines, QuestionRow, promises_of, rows_of
 from service.observe.decision_schemas import AnsweredQuestion, DecisionSummary
 from service.observe.decision_storing import DecisionStoring
-from service.observe.decisions import BESIDE, PairDefaults, PairLines, QuestionRow, promises_of, rows_of
 from service.observe.observation_formats import resolution_of
 from service.observe.observe_schemas import RESOLUTION
 from service.predict.options import MAX_TAG, check_tag

@@ -14,7 +14,7 @@ from service.http.documentation import TEXT, body_of, list_of, object_of
 from service.http.error_answers import BadRow, bad_rows
 from service.http.json_body import JSON
 from service.ids import MAX_ID
-from service.observe.decisions import KEYS
+from service.observe.decision_pairs import KEYS
 from service.observe.observe_schemas import RESOLUTION
 from service.predict.options import MAX_TAG
 from trueodds.bundle import Decision

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from service.errors import Refusal
-from service.observe.decisions import PairDefaults, QuestionRow
+from service.observe.decision_pairs import PairDefaults, QuestionRow
 from service.observe.observation import CallDefaults, Observation
 from service.observe.storing import Key, Storing, outcomes_of
 from service.runtime import Runtime

@@ -213,7 +213,7 @@ def _answer(value: Mapping[str, Any]) -> tuple[Form, Any, tuple[str, ...] | None
     if form in ("logprobs", "votes"):
         return form, _plain(answer), None
     if form == "verbalised":
-        return _read_verbalised(answer, with_class=len(held) == 2)
+        return _read_verbalised_answer(answer, with_class=len(held) == 2)
     if form == "confidence":
         if type(answer) not in _NUMBERS or not -BELOW_ZERO <= answer <= 1:
             raise RowError(f"confidence is {short(answer)}; allowed is a number in [0, 1]")
@@ -240,7 +240,7 @@ def _plain(answer: Any) -> Any:
     return answer if isinstance(answer, dict | list | str | int | float | bool) else list(map(float, answer))
 
 
-def _read_verbalised(answer: Any, *, with_class: bool) -> tuple[Form, list[float], tuple[str, ...] | None]:
+def _read_verbalised_answer(answer: Any, *, with_class: bool) -> tuple[Form, list[float], tuple[str, ...] | None]:
     """Return a verbalised number with its class, or a verbalised distribution."""
     names = None
     try:
