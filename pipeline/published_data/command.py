@@ -24,11 +24,11 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from pipeline.published_data import files
+    from pipeline.published_data import collections
 
     name = arguments.collection
-    for path in files.find(name, arguments.out):
+    for path in collections.find(name, arguments.out):
         print(path)
-    collection = files.COLLECTIONS[name]
+    collection = collections.COLLECTIONS[name]
     print(f"{collection.about}.\nLicence: {collection.licence}.")
     return 0

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.published_data import COLLECTIONS, Collection, PublishedDataError, PublishedFile, find
+from pipeline.published_data.collections import MIRROR
 from pipeline.published_data.command import NAMES
-from pipeline.published_data.files import MIRROR
 from trueodds.errors import ConfigError
 
 CONTENT = b"date,prob1\n2020-01-01,0.7\n"

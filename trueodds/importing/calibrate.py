@@ -101,7 +101,7 @@ def compare(
     why = chosen, reason, passed
     target = test or rows
     # Also for rounded probabilities: the NLL of all lines is then that of one reading, so they can be compared.
-    before = _measured(softmax(target.logits_NC), target.labels_N, resolution)
+    before = _measure(softmax(target.logits_NC), target.labels_N, resolution)
     table = []
     for name in candidates:
         if name == AS_IT_IS:
@@ -111,16 +111,16 @@ def compare(
         except FitError as error:
             table.append(CandidateReport(name, None, str(error)))
         else:
-            table.append(CandidateReport(name, _measured(p_NC, target.labels_N, resolution)))
+            table.append(CandidateReport(name, _measure(p_NC, target.labels_N, resolution)))
     if test:
-        after = _measured(chosen(test.logits_NC), test.labels_N, resolution)
+        after = _measure(chosen(test.logits_NC), test.labels_N, resolution)
         return Comparison(before, tuple(table), *why, after, 0)
     nested = _probabilities(calibrators.SELECT, rows, None, resolution, candidates=candidates)
-    after = _measured(nested, rows.labels_N, resolution)
+    after = _measure(nested, rows.labels_N, resolution)
     return Comparison(before, tuple(table), *why, after, min(FOLDS, len(rows.labels_N)))
 
 
-def _measured(probabilities_NC: Array, labels_N: npt.NDArray[np.integer], resolution: Resolution) -> CalibrationReport:
+def _measure(probabilities_NC: Array, labels_N: npt.NDArray[np.integer], resolution: Resolution) -> CalibrationReport:
     """Return the report of calibrated rows, without an NLL if their probabilities came in too coarse steps."""
     measured = report(probabilities_NC, labels_N)
     if resolution.has_nll:
@@ -173,7 +173,7 @@ def read_logits(
     """
     try:
         if path.suffix in (".csv", ".parquet"):
-            return _stated(_of_table(path, label, probabilities), None, resolution)
+            return _with_resolution(_of_table(path, label, probabilities), None, resolution)
         if path.suffix not in (".npz", ".npy"):
             raise LabelledRowsError(f"{path} has the suffix {path.suffix!r}; expected {forms.LOGITS}")
         arrays = read_npz(path) if path.suffix == ".npz" else _pair(path, labels)
@@ -184,7 +184,7 @@ def read_logits(
             _check_first(path, arrays, [pair, *filter(None, [of_test])])
         rows = _of_arrays(path, arrays, pair, probabilities, first or 0)
         test = _of_arrays(path, arrays, of_test, probabilities, first or 0) if of_test else None
-        source = _stated(rows, test, resolution)
+        source = _with_resolution(rows, test, resolution)
     except FileNotFoundError as error:
         raise LabelledRowsError(f"{error.filename} does not exist; expected {forms.LOGITS}") from None
     except UserError:
@@ -207,24 +207,24 @@ class _Values(NamedTuple):
     are_probabilities: bool
 
 
-def _stated(rows: _Values, test: _Values | None, given: Resolution | None) -> LogitRows:
+def _with_resolution(rows: _Values, test: _Values | None, setting: Resolution | None) -> LogitRows:
     """Convert the numbers of a file to logits. The rows of the fit show the resolution of both.
 
     Raises:
         ValueError: The numbers are not what they are said to be.
     """
-    logits, resolution = _converted(rows, given)
+    logits, resolution = _to_logits(rows, setting)
     of_test = None
     if test is not None:
-        of_test, _ = _converted(test, resolution if rows.are_probabilities else given)
+        of_test, _ = _to_logits(test, resolution if rows.are_probabilities else setting)
     return LogitRows(logits, of_test, are_probabilities=rows.are_probabilities, resolution=resolution)
 
 
-def _converted(rows: _Values, given: Resolution | None) -> tuple[Logits, Resolution]:
+def _to_logits(rows: _Values, setting: Resolution | None) -> tuple[Logits, Resolution]:
     """Return logits and the resolution of the probabilities from which they come."""
     if not rows.are_probabilities:
         return Logits(check_logits(rows.values_NC), rows.labels_N), EXACT
-    p_NC, resolution = checked_rows(rows.values_NC, given)
+    p_NC, resolution = checked_rows(rows.values_NC, setting)
     return Logits(logits_of(p_NC, resolution=resolution), rows.labels_N), resolution
 
 

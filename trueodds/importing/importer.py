@@ -93,21 +93,21 @@ def import_model(
     if not re.fullmatch(NAME, name):
         allowed = "letters, digits, '.', '_' and '-', a letter or digit first"
         raise ConfigError(f"the name {name!r} is not allowed; allowed are {allowed} (--name)")
-    scored = score(model, labelled, test, options, seed=seed)
+    outcome = score(model, labelled, test, options, seed=seed)
     step("")
-    positive_class = None if positive is None else PositiveClass.of(positive, scored.classes)
+    positive_class = None if positive is None else PositiveClass.of(positive, outcome.classes)
     if ordered:
-        check_level_names(scored.classes)
-    val, held_out = scored.splits["val"], scored.splits["test"]
+        check_level_names(outcome.classes)
+    val, held_out = outcome.splits["val"], outcome.splits["test"]
     selection = calibrators.select(val.logits_NC, val.labels_N, ordered=ordered)
-    judging = Judging(default_candidates(len(scored.classes), len(val.labels_N), ordered=ordered))
+    judging = Judging(default_candidates(len(outcome.classes), len(val.labels_N), ordered=ordered))
     results = evaluate(selection.calibrator, val, held_out, judging, positive_class)
     out.mkdir(parents=True, exist_ok=True)
     step(f"trying the bundle of {model} as the service will use it")
-    bundle = _write_bundle(scored, results, name, out / BUNDLE, positive_class, ordered=ordered)
+    bundle = _write_bundle(outcome, results, name, out / BUNDLE, positive_class, ordered=ordered)
     step("")
-    logits.write(out / LOGITS, scored.splits, scored.notes)
-    results.write(out, scored.notes)
+    logits.write(out / LOGITS, outcome.splits, outcome.notes)
+    results.write(out, outcome.notes)
     return Outcome(bundle, results, len(val.labels_N), selection)
 
 
@@ -134,18 +134,18 @@ def convert(path: Path, rows: ImportRows, options: ImportOptions) -> ServableMod
 
 
 def _write_bundle(
-    scored: ScoredModel, results: Results, name: str, out: Path, positive: PositiveClass | None, *, ordered: bool
+    outcome: ScoredModel, results: Results, name: str, out: Path, positive: PositiveClass | None, *, ordered: bool
 ) -> Bundle:
     """Write the bundle of a scored model with its calibrator, after a trial.
 
     Raises:
         ModelFileError: The service would refuse it. `out` is unchanged.
     """
-    calibrator, model, val = results.calibrator, scored.model, scored.splits["val"]
+    calibrator, model, val = results.calibrator, outcome.model, outcome.splits["val"]
     table = results.table
     description = Description(
         name=name,
-        classes=list(scored.classes),
+        classes=list(outcome.classes),
         positive=positive and positive.name,
         ordered=ordered,
         input=model.kind,
@@ -153,8 +153,8 @@ def _write_bundle(
         training=dict(model.origin),
         metrics={key: table[key] for key in METRICS},
         risk_coverage=RiskCoverage.of(results.after.sums, "test"),
-        notes=[*scored.notes, *table["notes"]],
-        data_sha256=scored.data_sha256,
+        notes=[*outcome.notes, *table["notes"]],
+        data_sha256=outcome.data_sha256,
         code_sha256="",
     )
     with tempfile.TemporaryDirectory(prefix="trueodds-import-") as folder:

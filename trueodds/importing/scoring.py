@@ -130,25 +130,25 @@ def class_names(model: ServableModel, rows: ImportRows) -> tuple[tuple[str, ...]
     return names, _compare(model.file.options.classes, own, model.labels_source)
 
 
-def _compare(given: Sequence[str], own: Sequence[str], source: str) -> tuple[str, ...]:
+def _compare(option: Sequence[str], own: Sequence[str], source: str) -> tuple[str, ...]:
     """Compare the names of the options with those of the model's files. Return a note if no name is in both.
 
     Raises:
         LabelledRowsError: One name stands for different outputs in both.
     """
-    if len(given) != len(own):
+    if len(option) != len(own):
         return ()
     places = Places(own)
-    found = [places.get(name) for name in given]
+    found = [places.get(name) for name in option]
     for k, place in enumerate(found):
         if place not in (None, k):
-            problem = f"--classes names output {k} {given[k]!r}, and {source} names it {own[k]!r}"
-            orders = f"--classes has the order {quotes(given)}, and {source} the order {quotes(own)}"
+            problem = f"--classes names output {k} {option[k]!r}, and {source} names it {own[k]!r}"
+            orders = f"--classes has the order {quotes(option)}, and {source} the order {quotes(own)}"
             cure = "remove --classes, or correct the one that is wrong"
             raise LabelledRowsError(f"{problem}. These contradict each other: {orders}; {cure}")
     if _numbers(own) or any(place is not None for place in found):
         return ()
-    return (f"{source} names the classes {quotes(own)}; --classes names them {quotes(given)}, in this order.",)
+    return (f"{source} names the classes {quotes(own)}; --classes names them {quotes(option)}, in this order.",)
 
 
 def _numbers(names: Sequence[str]) -> bool:

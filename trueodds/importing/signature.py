@@ -72,13 +72,13 @@ class ModelFile:
     """Names of the features in the file's metadata; empty if it has none."""
 
 
-def read(path: Path, loaded: LoadedModel, options: ImportOptions) -> ModelFile:
+def read(path: Path, source: LoadedModel, options: ImportOptions) -> ModelFile:
     """Read the facts in a model's file, which is loaded. The loaded model is changed.
 
     Raises:
         ModelFileError: The model cannot be imported.
     """
-    model, origin, features = loaded
+    model, origin, features = source
     signature = _signature(model, path, options)
     hub = HubFiles.beside(options.tokenizer, path)
     return ModelFile(path, options, model, signature, hub, origin, features)
@@ -145,14 +145,14 @@ def _text_inputs(path: Path, inputs: list[TensorInfo], listing: str) -> tuple[Te
     return tuple(named[name] for name in TEXT_INPUTS if name in named)
 
 
-def _check_kind(path: Path, requested: Kind | None, actual: Kind, listing: str) -> None:
+def _check_kind(path: Path, request: Kind | None, actual: Kind, listing: str) -> None:
     """Check that the graph's kind of input is the expected one.
 
     Raises:
         ModelFileError: It is another one.
     """
-    if requested not in (None, actual):
-        expected = f"{requested} is expected (by --input, or as the kind of the rows)"
+    if request not in (None, actual):
+        expected = f"{request} is expected (by --input, or as the kind of the rows)"
         raise ModelFileError(f"{expected}, but {path} takes {listing}, which is of kind {actual}")
 
 

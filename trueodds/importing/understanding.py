@@ -224,12 +224,12 @@ def _text_input(file: ModelFile, rows: ImportRows) -> tuple[TextInput, tuple[str
     return kind, notes
 
 
-def max_tokens(hub: HubFiles, requested: int | None, tokenizer: Path, cut: int | None) -> tuple[int, tuple[str, ...]]:
+def max_tokens(hub: HubFiles, request: int | None, tokenizer: Path, cut: int | None) -> tuple[int, tuple[str, ...]]:
     """Return the number of tokens that a model reads, and notes for the user.
 
     Args:
         hub: Facts from the files beside the model.
-        requested: Number that the user has given.
+        request: Number that the user has given.
         tokenizer: File of the tokenizer.
         cut: Length at which that file truncates texts.
 
@@ -238,12 +238,12 @@ def max_tokens(hub: HubFiles, requested: int | None, tokenizer: Path, cut: int |
             other.
     """
     positions = f"{CONFIG} gives the model positions for {hub.positions:,} tokens" if hub.positions else ""
-    if requested is not None:
-        if not 1 <= requested <= MOST:
-            raise ModelFileError(f"{TOKENS_OPTION} is {requested}; allowed are 1 to {MOST:,}")
-        if hub.positions is not None and requested > hub.positions:
-            raise ModelFileError(f"{TOKENS_OPTION} is {requested:,}, but {positions}; use {hub.positions} or fewer")
-        return requested, ()
+    if request is not None:
+        if not 1 <= request <= MOST:
+            raise ModelFileError(f"{TOKENS_OPTION} is {request}; allowed are 1 to {MOST:,}")
+        if hub.positions is not None and request > hub.positions:
+            raise ModelFileError(f"{TOKENS_OPTION} is {request:,}, but {positions}; use {hub.positions} or fewer")
+        return request, ()
     cuts = f"{tokenizer.name} truncates texts at {cut:,} tokens" if cut else ""
     length = f"{TOKENIZER_CONFIG} has model_max_length {hub.max_length:,}" if hub.max_length else ""
     known = [number for number in (hub.max_length, hub.positions) if number is not None]
