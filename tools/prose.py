@@ -34,7 +34,7 @@ UNREAD = ("docs/explanation/results.md", "docs/reference/commands.md")
 NAMED = ("trueodds", "pipeline", "service")
 """Packages whose names `names` prints."""
 CALLED = frozenset({"acknowledged", "data_received", "report_undecided"})
-"""Functions with given names: asyncio calls one, a property stands for a stored field, the HTTP API names an operation."""
+"""Functions that asyncio calls, that stand for a stored field, or whose name is an operation of the HTTP API."""
 
 NOUNS = frozenset({"seed", "speed", "embed", "shed"})
 PARTICIPLES = frozenset(
