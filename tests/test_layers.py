@@ -109,6 +109,8 @@ TORCH = (
 LIBRARY = {"numpy", "scipy", "pydantic", "yaml", "PIL"}
 EXTRAS = {
     "bundle/storage/objects.py": {"fsspec", "aiohttp", "botocore"},
+    "client/streams/telemetry.py": {"prometheus_client"},
+    "client/streams/broker.py": {"confluent_kafka"},
     "client": {"httpx"},
     "cli/completion.py": {"shtab"},
     "reports/page": {"jinja2", "markupsafe"},
@@ -233,6 +235,7 @@ def imports_torch(path: Path) -> bool:
         ),
         ("pipeline.cli.stages, pipeline.cli.params", {"torch", "scipy", "numpy"}),
         ("trueodds.cli.replay", {"uvicorn", "fastapi", "onnxruntime", "pydantic_settings"}),
+        ("trueodds.cli.consume", {"confluent_kafka", "prometheus_client", "httpx", "numpy"}),
         ("trueodds.__main__, pipeline.cli, service.cli", {"numpy", "pydantic", "yaml", "uvicorn"}),
     ],
 )

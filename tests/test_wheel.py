@@ -85,6 +85,7 @@ def test_every_command_is_listed_where_nothing_else_is_installed(installed: Path
         ("train", "train"),
         ("serve", "serve"),
         ("import model.onnx --labelled rows.npz", "import"),
+        ("consume --kafka localhost:9092 --answers answers", "kafka"),
         ("repro", "train,workflow"),
     ],
 )

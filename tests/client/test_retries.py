@@ -26,7 +26,7 @@ def test_an_error_has_the_services_code_words_and_request(relay: Relay) -> None:
 
 
 def test_a_busy_service_is_asked_again_when_it_says(relay: Relay) -> None:
-    relay.plan = [Refuse(retry_after="1"), Refuse(retry_after="1")]
+    relay.plan = [Refuse(429, "1"), Refuse(503, "1")]
     began = time.monotonic()
     with Client(relay.url) as client:
         assert len(client.predict(images(2))) == 2

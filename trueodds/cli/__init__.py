@@ -57,6 +57,7 @@ COMMANDS = {
     "calibrate": Command("trueodds.cli.calibrate", "fit a calibrator to the logits of a model served elsewhere"),
     "compare": Command("trueodds.cli.compare", "compare models by their answers on the same rows"),
     "completion": Command("trueodds.cli.completion", "print a script for the completion of a shell", "completion"),
+    "consume": Command("trueodds.cli.consume", "send answers and labels of Kafka topics to a running service", "kafka"),
     "import": Command("trueodds.cli.import_model", "make a bundle of an ONNX model of your own", "import"),
     "replay": Command("trueodds.cli.replay", "send a data set to a running service, with drift", "client"),
     "report": Command("trueodds.cli.report", "report on a table of answers with their labels"),

@@ -11,39 +11,17 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import signal
-from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING
 
 from trueodds.cli import Subparsers
+from trueodds.cli.arguments import number, positive_seconds, seconds_of
 from trueodds.processes.choices import SERVICE, URL
+from trueodds.processes.stopping import Stop
 from trueodds.replay import ReplayError
-from trueodds.replay.kinds import BIASES, GRAMMAR, KINDS, SPLITS, seconds
+from trueodds.replay.kinds import BIASES, GRAMMAR, KINDS, SPLITS
 from trueodds.texts import plural
 
-if TYPE_CHECKING:
-    from trueodds.replay.caller import Keys
-
 EXAMPLE = "  trueodds replay --data artifacts/data/arrays.npz --rate 30 --delay 4s --labelled 0.6 --drift noise:0.3@40s"
-
-
-class Stop:
-    """Callable that returns whether Ctrl-C or SIGTERM came. A second one ends the process at once."""
-
-    def __init__(self) -> None:
-        self._came = False
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._come)
-
-    def __call__(self) -> bool:
-        return self._came
-
-    def _come(self, number: int, frame: FrameType | None) -> None:
-        if self._came:
-            raise KeyboardInterrupt
-        self._came = True
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -61,6 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _replay(arguments: argparse.Namespace, stop: Stop) -> bool:
+    from trueodds.client.keys import Keys
     from trueodds.replay.caller import Caller
     from trueodds.replay.drift import Schedule
     from trueodds.replay.runner import Replay, ReplayPlan
@@ -71,7 +50,7 @@ def _replay(arguments: argparse.Namespace, stop: Stop) -> bool:
         print(line, flush=True)
 
     drift, bias = Schedule.parse(arguments.drift), Bias.parse(arguments.bias)
-    keys, timing = _keys(arguments.key_file), (arguments.seconds, arguments.speed, arguments.every)
+    keys, timing = Keys.of_file(arguments.key_file), (arguments.seconds, arguments.speed, arguments.every)
     plan = ReplayPlan(arguments.labelled, bias, *timing, until_alarm=arguments.until_alarm, drain=arguments.drain)
     named = {"model": arguments.model, "version": arguments.version}
     with Caller(arguments.url, **named, keys=keys, patience=arguments.patience, say=say, is_stopped=stop) as caller:
@@ -99,7 +78,7 @@ def add_parser(commands: Subparsers) -> None:
     add("--model", help="default: the service's")
     add("--version", help="default: the service's")
     add("--rate", type=_rate, default=20.0, help="rows a second, on average (default: 20)")
-    add("--delay", type=_seconds, default=2.0, help="mean delay of a label, such as 4s (default: 2s)")
+    add("--delay", type=seconds_of, default=2.0, help="mean delay of a label, such as 4s (default: 2s)")
     add("--labelled", type=_share, default=1.0, metavar="SHARE", help="share of the answers with a label (default: 1)")
     drift, bias = "kind and time of drift, see below; may be repeated", "labels that depend on the answer, see below"
     add("--drift", action="append", default=[], metavar="KIND:STRENGTH@TIME", help=drift)
@@ -107,13 +86,13 @@ def add_parser(commands: Subparsers) -> None:
     add("--tag", action="append", default=[], help="tag of the rows; with several, each row gets one at random")
     add(
         "--seconds",
-        type=_seconds,
+        type=seconds_of,
         default=math.inf,
         metavar="TIME",
         help="length of the replay, such as 2m (default: until Ctrl-C)",
     )
     add("--speed", type=_speed, default=1.0, help="speed-up factor, or max for no pauses (default: 1)")
-    add("--every", type=_pause, default=5.0, metavar="TIME", help="time between two lines (default: 5s)")
+    add("--every", type=positive_seconds, default=5.0, metavar="TIME", help="time between two lines (default: 5s)")
     add("--until-alarm", action="store_true", help="end when the alarm has fired; fail if it has not within --seconds")
     add("--drain", action="store_true", help="after --seconds, continue until the last label has been sent")
     add("--seed", type=_seed, default=0, help="seed of everything that is random (default: 0)")
@@ -121,61 +100,19 @@ def add_parser(commands: Subparsers) -> None:
     add("--key-file", type=Path, help=words)
     add(
         "--patience",
-        type=_seconds,
+        type=seconds_of,
         default=30.0,
         metavar="TIME",
         help="time to wait for an unreachable service (default: 30s)",
     )
 
 
-def _keys(path: Path | None) -> Keys:
-    from trueodds.replay.caller import Keys
-
-    if path is None:
-        return Keys()
-    try:
-        lines = path.read_text(encoding="utf-8").split()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ReplayError(f"--key-file {path} cannot be read: {error}") from None
-    if not 1 <= len(lines) <= 2 or not all(line.isascii() and line.isprintable() for line in lines):
-        raise ReplayError(f"--key-file {path} holds {len(lines)} words; expected one key, or two: predict, feedback")
-    return Keys(lines[0], lines[-1])
-
-
-def _number(low: float, high: float, words: str) -> Callable[[str], float]:
-    """Return a parser of numbers within limits, for argparse."""
-
-    def read(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed is {words}")
-        return value
-
-    return read
-
-
-_rate = _number(1e-3, 1e5, "0.001 to 100000 rows a second")
-_share = _number(0, 1, "a share, 0 to 1")
+_rate = number(1e-3, 1e5, "0.001 to 100000 rows a second")
+_share = number(0, 1, "a share, 0 to 1")
 
 
 def _speed(text: str) -> float:
-    return math.inf if text == "max" else _number(1e-3, 1e4, "0.001 to 10000, or max")(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        return seconds(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _pause(text: str) -> float:
-    if not (time := _seconds(text)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed is any time above 0, such as 5s")
-    return time
+    return math.inf if text == "max" else number(1e-3, 1e4, "0.001 to 10000, or max")(text)
 
 
 def _seed(text: str) -> int:

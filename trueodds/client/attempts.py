@@ -21,15 +21,15 @@ from trueodds.client.responses import NO_ANSWER, CallError
 from trueodds.texts import plural
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
-AWAY = (502, 503, 504)
+AWAY = (429, 502, 503, 504)
 """Statuses of a service that cannot answer now, or of a proxy in front of it."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 """Seconds between tries if the service names none.
 
 The pause doubles with each try. Up to half of it is taken off at random, so that many clients do not return at once.
 """
-NOT_CARRIED_OUT = 503
-"""Status of a service that has not carried out the request. 502 and 504 come from a proxy, which cannot know."""
+NOT_CARRIED_OUT = (429, 503)
+"""Statuses of a request that was not carried out. 502 and 504 come from a proxy, which cannot know."""
 UNKNOWN = "it may have been carried out, so it was not sent again; check before you repeat it"
 SHORTEST = 0.1
 """Timeout in seconds of a try that begins just before the time is over."""
@@ -173,7 +173,7 @@ class Endpoint:
             if isinstance(answer, Response) and answer.status not in AWAY:
                 raise self._refusal(answer, path, request_id)
             if once and not (
-                isinstance(answer, Unsent) or (isinstance(answer, Response) and answer.status == NOT_CARRIED_OUT)
+                isinstance(answer, Unsent) or (isinstance(answer, Response) and answer.status in NOT_CARRIED_OUT)
             ):
                 if isinstance(answer, Response):
                     raise self._refusal(answer, path, request_id, f"; {UNKNOWN}")

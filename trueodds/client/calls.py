@@ -549,7 +549,13 @@ class Calls:
 
     @Call
     def request(
-        self, method: str, path: str, *, query: Mapping[str, Any] | None = None, tree: Any = None
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        tree: Any = None,
+        lines: bytes | None = None,
     ) -> Steps[Any]:
         """Send a request to any route and return its JSON, with the key, retries and errors of all calls.
 
@@ -560,8 +566,12 @@ class Calls:
             path: Path of the route.
             query: Parameters of the URL.
             tree: Body to send as JSON.
+            lines: Body of JSON lines to send instead. The result then has an entry for each line of the answer.
         """
-        return self._endpoint.read(lambda tree: tree, method, path, query=query, tree=tree)
+        if lines is None:
+            return self._endpoint.read(lambda tree: tree, method, path, query=query, tree=tree)
+        headers = {"content-type": NDJSON, "accept": NDJSON}
+        return self._endpoint.read(lambda tree: tree, method, path, query=query, body=lines, headers=headers)
 
 
 def _alarm(endpoint: Endpoint, action: str, tree: dict[str, Any]) -> Steps[Alarm]:

@@ -98,7 +98,7 @@ class _BaseClient(Calls):
 class Client(_BaseClient):
     """Client of a service: sends inputs and true labels, and reads the live report.
 
-    A request is sent again if no answer came, or after a status of 502, 503 or 504. The pause follows the answer's
+    A request is sent again if no answer came, or after a status of 429, 502, 503 or 504. The pause follows the answer's
     Retry-After header. Nothing is counted twice: every prediction has an id, which the client makes unless you pass
     one, and sending the same label twice changes nothing.
 

@@ -9,12 +9,13 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 from urllib.parse import quote
 
 from pydantic import TypeAdapter
 
 from trueodds.client import Client
+from trueodds.client.keys import Keys
 from trueodds.inputs import Input
 from trueodds.replay import ReplayError
 from trueodds.replay.source import ModelSignature, Row
@@ -29,13 +30,6 @@ class RowAnswer:
     label: str
     index: int
     confidence: float
-
-
-class Keys(NamedTuple):
-    """Keys of the roles that a replay has."""
-
-    predict: str | None = None
-    feedback: str | None = None
 
 
 class Caller:

@@ -1,0 +1,147 @@
+"""A Kafka cluster for tests: librdkafka's mock cluster, or the real one at the address in TRUEODDS_KAFKA.
+
+The mock cluster speaks Kafka's protocol on a port of this machine, with groups, rebalances and offsets. It lives in
+this process, so that consumers in other processes can be killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+ROOT = Path(__file__).parents[2]
+PARTITIONS = 4
+"""Partitions of a topic; the mock cluster gives each topic as many."""
+QUIET = {"log_level": 2}
+REAL = os.environ.get("TRUEODDS_KAFKA", "")
+"""Address of a real cluster for tests."""
+
+
+@dataclass
+class Kafka:
+    """A cluster, and a producer for it."""
+
+    address: str
+    is_real: bool
+    producer: Producer
+
+    def topic(self, name: str) -> str:
+        """Create a topic that no other test has."""
+        topic = f"{name}-{uuid.uuid4().hex[:8]}"
+        if self.is_real:
+            admin = AdminClient({"bootstrap.servers": self.address})
+            for done in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
+                done.result(30)
+        else:
+            self.producer.list_topics(topic, timeout=10)  # the mock cluster creates it
+        return topic
+
+    def publish(self, topic: str, values: Iterable[Any], key: Callable[[int], str] | None = None) -> None:
+        """Publish values: bytes as they are, anything else as JSON. Return when the cluster has them."""
+        errors = list[str]()
+        for number, value in enumerate(values):
+            data = value if isinstance(value, bytes) or value is None else json.dumps(value).encode()
+            options = {"key": key(number)} if key else {"partition": number % PARTITIONS}
+            while True:
+                try:
+                    self.producer.produce(
+                        topic,
+                        data,
+                        on_delivery=lambda error, _: errors.append(str(error)) if error else None,
+                        **options,
+                    )
+                    break
+                except BufferError:
+                    self.producer.poll(0.1)
+            self.producer.poll(0)
+        assert self.producer.flush(60) == 0
+        assert not errors, errors[:3]
+
+    def read(self, topic: str, count: int, seconds: float = 20) -> list[Message]:
+        """Read `count` messages of a topic from its beginning."""
+        consumer = Consumer(
+            {"bootstrap.servers": self.address, "group.id": "reader", "auto.offset.reset": "earliest", **QUIET}
+        )
+        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+        messages, deadline = list[Message](), time.monotonic() + seconds
+        while len(messages) < count and time.monotonic() < deadline:
+            messages += [one for one in consumer.consume(100, 0.2) if one.error() is None]
+        consumer.close()
+        return messages
+
+    def committed(self, topic: str, group: str) -> int:
+        """Sum the offsets that a group has committed."""
+        consumer = Consumer({"bootstrap.servers": self.address, "group.id": group, **QUIET})
+        places = consumer.committed([TopicPartition(topic, number) for number in range(PARTITIONS)], timeout=10)
+        consumer.close()
+        return sum(max(place.offset, 0) for place in places)
+
+
+@contextmanager
+def cluster(real: str = "") -> Iterator[Kafka]:
+    """Start a mock cluster, or use a real one."""
+    settings: dict[str, Any] = {"bootstrap.servers": real} if real else {"test.mock.num.brokers": 1}
+    producer = Producer({**settings, **QUIET, "linger.ms": 5})
+    brokers = producer.list_topics(timeout=20).brokers.values()
+    address = real or ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+    yield Kafka(address, bool(real), producer)
+
+
+class Consuming:
+    """A consumer in a process of its own."""
+
+    def __init__(self, kafka: Kafka, url: str, *options: str, config: str = "", folder: Path) -> None:
+        file = folder / f"kafka-{uuid.uuid4().hex[:8]}.properties"
+        file.write_text(f"session.timeout.ms = 6000\nheartbeat.interval.ms = 500\n{config}")
+        command = [sys.executable, "-m", "trueodds", "consume", "--kafka", kafka.address, "--url", url]
+        command += ["--kafka-config", str(file), "--every", "1s", *options]
+        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.lines = list[str]()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    def wait_for(self, words: str, seconds: float = 60) -> str:
+        """Wait for a line with these words, and return it."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if found := next((line for line in self.lines if words in line), ""):
+                return found
+            assert self.process.poll() is None or any(words in line for line in self.lines), self.text
+            time.sleep(0.05)
+        raise AssertionError(f"no {words!r} in {seconds} s: {self.text}")
+
+    def end(self, seconds: float = 90) -> int:
+        """Wait for the end, and return the exit status."""
+        status = self.process.wait(seconds)
+        self._reader.join(10)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return status
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.end()

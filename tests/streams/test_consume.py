@@ -1,0 +1,295 @@
+"""A consumer between a cluster and a running service: what it stores, keeps, refuses and commits."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+import urllib.request
+import uuid
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow.parquet
+import pytest
+
+from tests.client.relay import Refuse, Relay
+from tests.service.hooks import until
+from tests.streams.cluster import Consuming, Kafka
+from trueodds.client.keys import Keys
+from trueodds.client.streams import StreamError, consumption
+from trueodds.client.streams.broker import Cluster, DeadLetters, GroupMember
+from trueodds.client.streams.consumption import ConsumerPlan, Consumption
+from trueodds.client.streams.messages import ANSWERS, DECISIONS, LABELS, Door
+from trueodds.client.streams.sender import Sender
+from trueodds.client.streams.telemetry import Telemetry
+from trueodds.errors import UserError
+
+PAIR = {
+    "request": {"model": "jev", "state": "Buy now", "questions": {"spam": {"type": "noul", "instructions": "Spam?"}}},
+    "response": {"model": "jev-2", "answers": {"spam": {"type": "noul", "noul": 0.9}}},
+}
+
+
+class Running:
+    """A consumer in a thread of this process."""
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        url: str,
+        doors: dict[str, Door],
+        plan: ConsumerPlan,
+        dead: str | None = None,
+        group: str = "",
+    ) -> None:
+        self.lines, self.error = list[str](), list[UserError]()
+        self.group, self._stop = group or f"group-{uuid.uuid4().hex[:8]}", threading.Event()
+        options = {"group.id": self.group, "session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
+        cluster = Cluster(kafka.address, options, self.lines.append)
+        stop = self._stop.is_set
+        sender = Sender(url, Keys(), {}, self.lines.append, stop, pause=0.1)
+        letters = DeadLetters(cluster, dead) if dead else None
+        self.telemetry, member = Telemetry(doors), GroupMember(cluster)
+        self.consumption = Consumption(member, sender, doors, letters, plan, self.telemetry, self.lines.append, stop)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.consumption.run()
+        except UserError as error:
+            self.error.append(error)
+
+    def end(self, seconds: float = 90) -> None:
+        self._thread.join(seconds)
+        assert not self._thread.is_alive(), self.lines
+        if self.error:
+            raise self.error[0]
+
+    def stop(self) -> None:
+        self._stop.set()
+        self.end()
+
+
+def answer(model: str, id_: str) -> dict[str, Any]:
+    return {"id": id_, "probabilities": {"ham": 0.9, "spam": 0.1}, "model": model, "version": "1"}
+
+
+def stored(http: httpx.Client, model: str, folder: Path) -> dict[str, dict[str, Any]]:
+    """The stored answers of a model by id; an id that is there twice is an error."""
+    file = folder / f"{uuid.uuid4().hex}.parquet"
+    file.write_bytes(http.get("/predictions", params={"model": model, "format": "parquet"}).raise_for_status().content)
+    rows = pyarrow.parquet.read_table(file).to_pylist()
+    found = {row["id"]: row for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def test_rows_are_stored_once_and_what_is_refused_is_kept(
+    kafka: Kafka, service: httpx.Client, url: str, folder: Path
+) -> None:
+    answers, decisions, labels, dead = map(kafka.topic, ("answers", "decisions", "labels", "dead"))
+    model = "once"
+    two = b"\n".join(json.dumps(answer(model, f"n-{n}")).encode() for n in range(2))
+    listed = {"observations": [{"id": "l-1", "probabilities": [0.2, 0.8]}], "model": model, "version": "1"}
+    bare = {name: value for name, value in answer(model, "").items() if name != "id"}
+    twice = b'{"id": "b-2", "id": "b-3"}'
+    bad = [b"no json", None, answer(model, "b-1") | {"tag": 3}, twice]
+    before = int(1000 * time.time())
+    kafka.publish(answers, [answer(model, "a-1"), two, listed | {"classes": ["ham", "spam"]}, bare, *bad])
+    kafka.publish(decisions, [PAIR | {"id": "p-1"}, PAIR])
+    truth = [{"id": "a-1", "label": "ham"}, {"labels": [{"id": "n-0", "label": "spam"}, {"id": "n-1", "label": "ham"}]}]
+    kafka.publish(labels, [*truth, {"id": "p-1", "label": True, "question": "spam"}, {"id": "nobody", "label": "ham"}])
+
+    doors = {answers: ANSWERS, decisions: DECISIONS, labels: LABELS}
+    plan = ConsumerPlan(until_end=True, label_wait=0.5)
+    consumer = Running(kafka, url, doors, plan, dead)
+    consumer.end()
+
+    found = stored(service, model, folder)
+    made = next(id_ for id_ in found if id_.startswith("kafka:"))
+    assert made.startswith(f"kafka:{answers}:3:")
+    assert set(found) == {"a-1", "n-0", "n-1", "l-1", made}
+    assert all(before - 1000 <= row["time"].timestamp() * 1000 <= time.time() * 1000 for row in found.values())
+    assert {id_: row["label"] for id_, row in found.items() if row["label"]} == {
+        "a-1": "ham",
+        "n-0": "spam",
+        "n-1": "ham",
+    }
+    pairs = stored(service, "spam", folder)
+    assert len(pairs) == 2
+    assert pairs["p-1"]["label"] == "true"
+
+    letters = {one.value(): dict(one.headers() or []) for one in kafka.read(dead, 5)}
+    assert set(letters) == {b"no json", None, json.dumps(bad[2]).encode(), twice, b'{"id": "nobody", "label": "ham"}'}
+    codes = {value: headers["trueodds-code"] for value, headers in letters.items()}
+    assert (codes[None], codes[b"no json"], codes[b'{"id": "nobody", "label": "ham"}']) == (
+        b"no_value",
+        b"invalid_row",
+        b"unknown_id",
+    )
+    place = letters[twice]
+    assert (place["trueodds-topic"], place["trueodds-partition"]) == (answers.encode(), b"3")
+    assert (kafka.committed(answers, consumer.group), kafka.committed(labels, consumer.group)) == (8, 4)
+    text = consumer.telemetry.text()
+    assert f'trueodds_consumer_messages_total{{topic="{answers}"}} 8.0' in text
+    assert f'trueodds_consumer_rows_total{{outcome="stored",topic="{answers}"}} 5.0' in text
+    assert f'trueodds_consumer_dead_letters_total{{code="unknown_id",topic="{labels}"}} 1.0' in text
+    assert f'trueodds_consumer_lag{{partition="3",topic="{answers}"}}' in text
+
+    again = Running(kafka, url, doors, plan, dead)  # another group reads everything once more
+    again.end()
+    assert stored(service, model, folder) == found
+    assert f'trueodds_consumer_rows_total{{outcome="already_known",topic="{answers}"}} 5.0' in again.telemetry.text()
+
+
+def test_without_a_topic_for_dead_letters_the_consumer_ends_before_the_message(
+    kafka: Kafka, service: httpx.Client, url: str, folder: Path
+) -> None:
+    topic = kafka.topic("answers")
+    kafka.publish(topic, [answer("strict", f"s-{n}") for n in range(8)])
+    kafka.publish(topic, [b"no json"])
+    kafka.publish(topic, [answer("strict", "after")])
+    consumer = Running(kafka, url, {topic: ANSWERS}, ConsumerPlan(until_end=True))
+    with pytest.raises(StreamError, match=r"\[0\] at offset 2: not JSON.*--dead-letters"):
+        consumer.end()
+    assert kafka.committed(topic, consumer.group) == 8  # the message, and what follows it, are read again
+
+
+def test_labels_wait_for_their_answers_and_keep_their_order(
+    kafka: Kafka, service: httpx.Client, url: str, folder: Path
+) -> None:
+    answers, labels, dead = map(kafka.topic, ("answers", "labels", "dead"))
+    kafka.publish(labels, [{"id": "w-1", "label": "spam"}, {"id": "w-2", "label": "ham"}], key=lambda _: "one")
+    kafka.publish(labels, [{"id": "w-1", "label": "ham", "correct": True}], key=lambda _: "one")
+    kafka.publish(labels, [{"id": "w-3", "label": "ham", "model": "wait"}], key=lambda _: "other")
+    consumer = Running(kafka, url, {answers: ANSWERS, labels: LABELS}, ConsumerPlan(every=0.2, label_wait=30), dead)
+    until(lambda: any("4 with labels waiting" in line for line in consumer.lines), 30)
+    assert kafka.committed(labels, consumer.group) == 0
+    kafka.publish(answers, [answer("wait", "w-0")])
+    until(lambda: consumer.consumption.messages == 2, 30)  # the service knows the model now and holds the last label
+    kafka.publish(answers, [answer("wait", "w-1")])
+    until(lambda: consumer.consumption.messages == 5, 30)
+    kafka.publish(answers, [answer("wait", "w-2")])
+    until(lambda: consumer.consumption.messages == 7, 30)
+    consumer.stop()
+    found = stored(service, "wait", folder)
+    assert {id_: (row["label"], row["corrected"]) for id_, row in found.items()} == {
+        "w-0": (None, None),
+        "w-1": ("ham", True),
+        "w-2": ("ham", False),
+    }
+    assert kafka.committed(labels, consumer.group) == 4
+    assert consumer.consumption.dead == 0
+
+
+def test_no_label_is_given_up_before_the_answers_in_the_topics_are_stored(
+    kafka: Kafka, service: httpx.Client, url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer of labels alone, beside a slow one of answers in the same group of topics."""
+    answers, labels, dead = map(kafka.topic, ("answers", "labels", "dead"))
+    kafka.publish(labels, [{"id": "late", "label": "ham"}])
+    kafka.publish(answers, [answer("slow", f"o-{n}") for n in range(40)])
+    kafka.publish(answers, [answer("slow", "late")])
+    original, seen = Sender.send, list[int]()
+
+    def send(self: Sender, items: Any) -> None:
+        if any(item.door is ANSWERS for item in items):
+            time.sleep(0.3)
+            seen.append(len(items))
+        original(self, items)
+
+    monkeypatch.setattr(Sender, "send", send)
+    plan = ConsumerPlan(batch=5, label_wait=0, until_end=True)  # without the rule, the label would be given up at once
+    consumer = Running(kafka, url, {answers: ANSWERS, labels: LABELS}, plan, dead)
+    consumer.end()
+    assert len(seen) >= 8
+    assert consumer.consumption.dead == 0
+    assert stored(service, "slow", folder)["late"]["label"] == "ham"
+
+
+def test_too_many_waiting_labels_hold_the_labels_back(
+    kafka: Kafka, service: httpx.Client, url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumption, "MOST_WAITING", 20)
+    answers, labels, dead = map(kafka.topic, ("answers", "labels", "dead"))
+    kafka.publish(labels, [{"id": f"h-{n}", "label": "ham"} for n in range(100)])
+    consumer = Running(kafka, url, {answers: ANSWERS, labels: LABELS}, ConsumerPlan(batch=10, label_wait=60), dead)
+    until(lambda: any("reading no more labels" in line for line in consumer.lines), 30)
+    time.sleep(1.5)
+    assert "waiting_labels 2" in consumer.telemetry.text()  # 20 and at most a batch more
+    kafka.publish(answers, [answer("hold", f"h-{n}") for n in range(100)])
+    until(lambda: consumer.consumption.messages == 200, 60)
+    consumer.stop()
+    assert all(row["label"] == "ham" for row in stored(service, "hold", folder).values())
+
+
+def test_a_service_that_is_away_keeps_its_consumer_in_the_group(
+    kafka: Kafka, service: httpx.Client, url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumption, "PAUSE_AFTER", 0.1)
+    topic = kafka.topic("answers")
+    with Relay(url) as relay:
+        relay.plan = [Refuse(503, "1") for _ in range(4)]
+        consumer = Running(kafka, relay.url, {topic: ANSWERS}, ConsumerPlan())
+        kafka.publish(topic, [answer("away", f"w-{n}") for n in range(20)])
+        until(lambda: any("no offset is committed" in line for line in consumer.lines), 30)
+        until(lambda: "service_away 1.0" in consumer.telemetry.text(), 10)
+        assert kafka.committed(topic, consumer.group) == 0
+        kafka.publish(topic, [answer("away", f"x-{n}") for n in range(20)])
+        until(lambda: consumer.consumption.messages == 40, 60)
+        consumer.stop()
+    assert len(stored(service, "away", folder)) == 40
+    assert kafka.committed(topic, consumer.group) == 40
+    assert "service_away 0.0" in consumer.telemetry.text()
+
+
+def test_the_command_says_where_it_is_and_ends_in_order(
+    kafka: Kafka, service: httpx.Client, url: str, folder: Path
+) -> None:
+    topic = kafka.topic("answers")
+    kafka.publish(topic, [answer("command", f"c-{n}") for n in range(12)])
+    options = ["--answers", topic, "--group", topic, "--metrics-port", "0"]
+    consumer = Consuming(kafka, url, *options, config="sasl.password = hunter2\n", folder=folder)
+    address = consumer.wait_for("metrics: ").removeprefix("metrics: ")
+    consumer.wait_for("12 messages")
+    with urllib.request.urlopen(address, timeout=10) as read:
+        assert f'trueodds_consumer_messages_total{{topic="{topic}"}} 12.0' in read.read().decode()
+    consumer.process.send_signal(signal.SIGTERM)
+    assert consumer.end() == 0
+    assert consumer.lines[-1] == "stopped; everything that is stored is committed"
+    assert "hunter2" not in consumer.text
+    assert kafka.committed(topic, topic) == 12
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([], "no topic is given; name at least one of --answers, --decisions and --labels"),
+        (["--answers", "one", "--labels", "one"], "the topic 'one' is given twice"),
+        (["--answers", "one", "--dead-letters", "one"], "the topic 'one' is given twice"),
+        (["--answers", "one", "--classes", "ham"], "at least two different names"),
+    ],
+)
+def test_wrong_options_are_named(kafka: Kafka, url: str, options: list[str], words: str, capsys: Any) -> None:
+    from trueodds.cli import COMMANDS, main
+
+    assert main("trueodds", COMMANDS, ["consume", "--kafka", kafka.address, "--url", url, *options]) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_a_topic_that_is_not_there_is_named_with_the_nearest(kafka: Kafka, url: str) -> None:
+    topic = kafka.topic("answers")
+    consumer = Running(kafka, url, {topic[:-1]: ANSWERS}, ConsumerPlan())
+    with pytest.raises(StreamError, match=f"has no topic '{topic[:-1]}'.*Did you mean '{topic}'"):
+        consumer.end()
+
+
+def test_a_cluster_that_is_away_is_waited_for(url: str) -> None:
+    kafka = Kafka("127.0.0.1:9", True, None)  # type: ignore[arg-type]  # nothing listens there
+    consumer = Running(kafka, url, {"answers": ANSWERS}, ConsumerPlan())
+    until(lambda: any("127.0.0.1:9 does not answer" in line for line in consumer.lines), 20)
+    consumer.stop()

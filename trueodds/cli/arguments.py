@@ -1,0 +1,50 @@
+"""Types of options that commands share, for argparse."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+
+from trueodds.replay.kinds import seconds
+
+
+def number(low: float, high: float, words: str) -> Callable[[str], float]:
+    """Return a parser of numbers within limits. `words` names the limits."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed is {words}")
+        return value
+
+    return read
+
+
+def whole_number(low: int, high: int, words: str) -> Callable[[str], int]:
+    """Return a parser of whole numbers within limits. `words` names the limits."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and low <= int(text) <= high):
+            raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed is {words}")
+        return int(text)
+
+    return read
+
+
+def seconds_of(text: str) -> float:
+    """Parse a time such as 40s or 1.5m."""
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def positive_seconds(text: str) -> float:
+    """Parse a time above 0."""
+    if not (time := seconds_of(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed is any time above 0, such as 5s")
+    return time
