@@ -318,9 +318,9 @@ def markdown(result: dict[str, Any]) -> str:
         f"{days} days of answers, labels {result['delay']} days later; {result['declined']:.0%} of the questions are"
         " declined.",
         "",
-        "| run | questions: answered, declined | rounded to .01 | worse from the middle on | alarms (after labels) |"
+        "| run | answered | declined | rounded to .01 | worse from the middle on | alarms (after labels) |"
         " other notices of the alarm | changes of the served model | seconds |",
-        "|---|---|---|---|---|---|---|---:|",
+        "|---|---:|---:|---|---|---|---|---|---:|",
     ]
     lines += [_run_row(run) for run in runs]
     run = runs[0]
@@ -355,7 +355,7 @@ def _run_row(run: dict[str, Any]) -> str:
     others = "".join(f"; {count} {kind}" for kind, count in kinds.items() if kind != "served_model_changed")
     rounds = f"{run['rounds']} ({run['shapes'][run['rounds']]})"
     return (
-        f"| {run['seed']} | {run['sent']['stored']:,}, {run['sent']['declined']:,} | {rounds} | {run['worse']} |"
+        f"| {run['seed']} | {run['sent']['stored']:,} | {run['sent']['declined']:,} | {rounds} | {run['worse']} |"
         f" {alarms} | {noticed or 'none'} | {of_model or 'none'}{others} | {run['seconds']:.0f} |"
     )
 

@@ -142,15 +142,14 @@ def _report(http: httpx.Client, sport: str) -> dict[str, Any]:
 def markdown(result: dict[str, Any]) -> str:
     """Return the alarms of all sports, and the verdicts of each as they came."""
     lines = [
-        "| sport | games | from, to | alarm: after games, on | notice: after games, on | verdict at the end |"
-        " ECE, 95% interval |",
+        "| sport | games | dates | alarm | notice | verdict at the end | ECE, 95% interval |",
         "|---|---:|---|---|---|---|---|",
     ]
     for one in result["sports"]:
         end = one["end"]
         when = [_when([of for of in one["fired"] if of["pages"] is pages]) for pages in (True, False)]
         lines.append(
-            f"| {one['sport'].upper()} | {one['games']:,} | {one['first']}, {one['last']} | {' | '.join(when)}"
+            f"| {one['sport'].upper()} | {one['games']:,} | {one['first']} to {one['last']} | {' | '.join(when)}"
             f" | `{end['verdict']}` | {end['ece']:.3f} [{end['ece_lower']:.3f}, {end['ece_upper']:.3f}] |"
         )
     lines += [
@@ -171,7 +170,7 @@ def markdown(result: dict[str, Any]) -> str:
 
 def _when(fired: list[dict[str, Any]]) -> str:
     """Return when the first of some tests fired."""
-    return f"{fired[0]['after']:,}, {fired[0]['on']}" if fired else "-"
+    return f"after {fired[0]['after']:,} games, on {fired[0]['on']}" if fired else "-"
 
 
 def main() -> None:
