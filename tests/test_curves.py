@@ -234,7 +234,7 @@ def test_no_marker_is_cut(epochs: int, tmp_path: Path, monkeypatch: pytest.Monke
         figures.append(Figure(figsize=size, dpi=100))
         yield figures[-1]
 
-    monkeypatch.setattr("pipeline.figures.training.drawn", kept)
+    monkeypatch.setattr("pipeline.figures.training.new_figure", kept)
     pictures.curves(pictures.read(written(tmp_path, history, rows)[0]), tmp_path / "training", "made up")
     (figure,) = figures
     figure.draw_without_rendering()

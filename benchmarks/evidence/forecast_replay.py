@@ -25,7 +25,7 @@ import numpy as np
 from benchmarks.evidence.decision_models import service, webhook
 from benchmarks.evidence.decision_questions import Games, read_games
 from benchmarks.record import RESULTS, circumstances, options_parser, write
-from pipeline import published_data
+from pipeline.published_data import collections
 
 RESULT = RESULTS / "forecast_replay.json"
 CLASSES = ("lost", "won")
@@ -177,7 +177,7 @@ def main() -> None:
     parser = options_parser(__doc__, RESULT)
     parser.add_argument("--sports", nargs="+", metavar="SPORT", help="such as nfl; default: all")
     options = parser.parse_args()
-    paths = {path.name.partition("_")[0]: path for path in published_data.find("forecasts")}
+    paths = {path.name.partition("_")[0]: path for path in collections.find("forecasts")}
     if wrong := set(options.sports or ()) - paths.keys():
         parser.error(f"--sports has {', '.join(sorted(wrong))}; allowed are {', '.join(paths)}")
     started = time.perf_counter()

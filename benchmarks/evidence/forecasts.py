@@ -30,7 +30,7 @@ from scipy.stats import t as student
 import trueodds
 from benchmarks.evidence.decision_questions import Games, read_games
 from benchmarks.record import RESULTS, circumstances, options_parser, write
-from pipeline import published_data
+from pipeline.published_data import collections
 from service.alarm import AlarmState
 from service.settings import Settings
 from service.store.rows import LabelBlock
@@ -246,7 +246,7 @@ if __name__ == "__main__":
     parser.add_argument("--streams", type=int, default=100, help="simulations of the alarm")
     chosen = parser.parse_args()
     started = time.perf_counter()
-    paths = published_data.find("forecasts")
+    paths = collections.find("forecasts")
     games = {path.name.partition("_")[0]: read_games(path) for path in paths}
     coverage = [
         {"sport": name, "dependence": kind, "season_shift": by[0], "day_shift": by[1],

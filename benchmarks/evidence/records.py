@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.record import RESULTS, circumstances, installed, options_parser, write
-from pipeline import published_data
+from pipeline.published_data import collections
 from trueodds import calibrators, logits_of, metrics
 from trueodds.calibrators import FitError
 from trueodds.metrics import CalibrationSums, softmax
@@ -263,7 +263,7 @@ def main() -> None:
     records: list[dict[str, Any]] = []
     result: dict[str, Any] = {}
     started = time.perf_counter()
-    for path in published_data.find("records"):
+    for path in collections.find("records"):
         logits_NC, labels_N = read(path)
         rows = []
         for package in options.packages:

@@ -8,8 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.published_data import COLLECTIONS, Collection, PublishedDataError, PublishedFile, find
-from pipeline.published_data.collections import MIRROR
+from pipeline.published_data.collections import (
+    COLLECTIONS,
+    MIRROR,
+    Collection,
+    PublishedDataError,
+    PublishedFile,
+    find,
+)
 from pipeline.published_data.command import NAMES
 from trueodds.errors import ConfigError
 

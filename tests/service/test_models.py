@@ -270,7 +270,7 @@ def test_a_shadow_is_scored_stored_and_labelled_but_not_answered(
     predictions = [client.predict(pictures(3, seed=k)) for k in range(4)]
     assert {p["id"] for answer in predictions for p in answer}
     shadow = "tiny~shadow"
-    until(lambda: client.report(model=shadow)["answers"] == 12)
+    until(lambda: client.get("/calibration-report", params={"model": shadow}).json().get("answers") == 12)
     rows = [{"id": p["id"], "index": 1} for answer in predictions for p in answer]
     assert client.label(rows) == {"stored": 12, "already_known": 0, "corrected": 0, "held": 0}
     assert client.label(rows)["already_known"] == 12

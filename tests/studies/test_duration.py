@@ -110,7 +110,7 @@ def test_all_attempts_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_failed_attempt_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place,) = places(tmp_path, runs(epochs=[10]), 0)
-    monkeypatch.setattr("pipeline.flows.workspace.opened", lambda *_: (_ for _ in ()).throw(UserError("no")))
+    monkeypatch.setattr("pipeline.flows.workspace.open_workspace", lambda *_: (_ for _ in ()).throw(UserError("no")))
     for _ in range(2):
         with pytest.raises(UserError):
             running.run_one(tmp_path, place)

@@ -54,9 +54,11 @@ class Section:
             results = [_result_of(getattr(module, name)) for name in self.returned_by]
             return [(result.__module__, result.__name__) for result in results]
         names = self.names or public_names(module)
-        return [
-            (self.module, name) for name in names if not self.homes or home(self.module, name).startswith(self.homes)
-        ]
+        return [(self.module, name) for name in names if not self.homes or self._is_meant(home(self.module, name))]
+
+    def _is_meant(self, module: str) -> bool:
+        """Return whether a module is one of `homes` or in one of them."""
+        return f"{module}.".startswith(tuple(f"{own}." for own in self.homes))
 
 
 @dataclass(frozen=True)
