@@ -10,7 +10,7 @@ import numpy as np
 from service.store.label_rules import LabelCandidate, LabelChange, LabelRules
 from service.store.rows import ConflictsError, EarlierPrediction, Label, PredictionBatch, RowsError
 from service.store.work import maturing
-from service.store.work.labels import REPLACED, Arrival, candidates_of, write_changes
+from service.store.work.labels import Arrival, candidates_of, write_changes
 from service.store.work.statements import Insert, InsertNew, Lock, Query, Work
 from service.store.work.sums import deltas
 from service.store.work.versions import VersionCache, load_versions
@@ -187,7 +187,7 @@ def _apply_labels_of_answers(
     firsts = labels | {id_: label for id_, label, *_ in reversed(past)}
     changes = {(version, c.id): LabelChange(c, firsts[c.id], labels[c.id]) for c in _candidates(rows) if c.id in labels}
     yield from write_changes(changes, cache, {id_: Arrival(*arrival) for id_, (_, *arrival) in fitting.items()})
-    yield Insert("replaced", REPLACED, [(version, *row) for row in past])
+    yield Insert("replaced", maturing.GIVEN, [(version, *row) for row in past])
 
 
 def _keep_labels_of_answers(fresh: list[str], answering_model: str, version: int, cache: VersionCache) -> Work[None]:
@@ -207,7 +207,7 @@ def _keep_labels_of_answers(fresh: list[str], answering_model: str, version: int
         cache = yield from load_versions(cache)
     classes = cache.versions[version].classes
     alike = [(version, id_, *entry) for id_, key, *entry in rows if cache.versions[key].classes == classes]
-    yield Insert("early", maturing.EARLY, alike)
+    yield Insert("early", maturing.GIVEN, alike)
 
 
 def _apply_held(model_name: str, ids: list[str], model: int, cache: VersionCache) -> Work[None]:
@@ -237,5 +237,5 @@ def _apply_doubtful(ids: list[str], model: int) -> Work[None]:
         (yield Query("SELECT id, version FROM predictions WHERE id = ANY($1) AND model = $2", (ids, model)))
     )
     rows = [(versions[id_], id_, int(json.loads(label)), *when) for id_, label, *when in held]
-    yield Insert("doubtful", REPLACED, rows)
+    yield Insert("doubtful", maturing.GIVEN, rows)
     yield Query(f"DELETE FROM held WHERE {where}", (model, ids))

@@ -10,7 +10,7 @@ import numpy as np
 
 from service.store.label_rules import LabelCandidate, LabelChange
 from service.store.rows import Version
-from service.store.work.labels import CANDIDATES, deltas_of, level_deltas_of, nullable, rounded_deltas_of
+from service.store.work.labels import candidates_in, move_labels, nullable
 from service.store.work.scoring import as_sent, logits_of, score
 from service.store.work.statements import ExecuteMany, Query, Work, lock_of
 from service.store.work.sums import deltas
@@ -93,19 +93,13 @@ def _rescore(key: int, before: Version, after: Version, old: dict[str, float]) -
         if not rows:
             return
         last = rows[-1][0]
-        found = yield Query(f"{CANDIDATES} AND p.version = $2", ([id_ for _, id_ in rows], key))
-        candidates = [c for c in (LabelCandidate(*row) for row in found) if c.label is not None]
+        found = yield from candidates_in(key, [id_ for _, id_ in rows])
+        candidates = [c for c in found.values() if c.label is not None]
         if not candidates:
             continue
         were = [c._replace(confidence=old.get(c.id, c.confidence)) for c in candidates]
         was, now = score(_as_changes(were), before), score(_as_changes(candidates), after)
-        yield deltas.insert_of(key, deltas.LABELS, deltas_of(was)[0], deltas_of(now)[1])
-        if positive := before.positive_class:
-            parts = deltas_of(was, positive)[0], deltas_of(now, positive)[1]
-            yield deltas.insert_of(key, deltas.POSITIVE_LABELS, *parts)
-        if before.ordered:
-            yield deltas.insert_of(key, deltas.ORDERED_LABELS, level_deltas_of(was)[0], level_deltas_of(now)[1])
-        yield deltas.insert_of(key, deltas.ROUNDED_LABELS, rounded_deltas_of(was)[0], rounded_deltas_of(now)[1])
+        yield from move_labels(key, before, was, now)
         scores = zip(candidates, nullable(now.nll_L), nullable(now.brier_L), strict=True)
         yield ExecuteMany(
             "UPDATE labels SET confidence = $3, nll = $4, brier = $5 WHERE version = $1 AND sequence = $2",
