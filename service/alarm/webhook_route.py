@@ -62,8 +62,8 @@ async def try_webhooks(request: Request) -> Response:
     A Prefect deployment starts a run with `dry_run`. That run only checks that everything it needs is available.
     """
     runtime = runtime_of(request)
-    version, address = runtime.engine.version, runtime.settings.address
-    body = webhooks.trial_news(version.model, version.version, address=address)
+    reading, address = "This is a test message. No alarm has fired.", runtime.settings.address
+    body = webhooks.message(webhooks.TRIAL, *runtime.engine.version.key, reading, address=address)
     return await _call(runtime, runtime.settings.alarm_webhook, body)
 
 
@@ -85,7 +85,7 @@ async def report_undecided(request: Request) -> Response:
     )
     runtime.telemetry.count_undecided_recalibration()
     reading = f"A recalibration ended without a decision ({body.who}): {body.why}"
-    told = webhooks.undecided_news(body.model, body.version, reading, address=settings.address)
+    told = webhooks.message(webhooks.UNDECIDED, body.model, body.version, reading, address=settings.address)
     return await _call(runtime, [hook for hook in settings.alarm_webhook if not hook.starts_run], told)
 
 

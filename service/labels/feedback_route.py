@@ -118,9 +118,8 @@ async def _take_bulk(request: Request, media_type: str, runtime: Runtime, import
     async def put(labels: list[Label]) -> list[str | Refusal]:
         return list(await runtime.store.put_each_label(labels, import_id))
 
-    rows_wanted = NDJSON in request.headers.get("accept", "").lower()
     blocks = row_blocks(request, READERS[media_type](), BLOCK, "a label")
     summary = partial(BulkSummary.of, import_id)
-    answer = await take(blocks, put, summary, runtime.telemetry.label, with_rows=rows_wanted)
+    answer = await take(request, blocks, put, summary, runtime.telemetry.label)
     answer.headers[imports.IMPORT_ID] = import_id
     return answer

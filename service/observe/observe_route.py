@@ -127,12 +127,9 @@ async def observe(
         blocks = files.row_blocks(await json_body.read(request), defaults, form)
     else:
         raise json_body.unsupported_type(request, f"{json_body.JSON}, {NDJSON}, {CSV} and {PARQUET}")
-    rows_wanted = NDJSON in request.headers.get("accept", "").lower()
     storing = Storing(runtime, defaults, request.state.request_id)
-    count = runtime.telemetry.observation
-    return await take(
-        blocks, storing.store_each, partial(summary_of, storing), count, with_rows=rows_wanted, beside=storing.acting
-    )
+    summary, count = partial(summary_of, storing), runtime.telemetry.observation
+    return await take(request, blocks, storing.store_each, summary, count, storing.acting)
 
 
 def summary_of(storing: Storing, report: BulkReport) -> ObservationSummary:

@@ -25,7 +25,10 @@ _WAITING = (
 
 
 def waiting(version: int) -> Work[int]:
-    """Count the answers of a version with a doubtful label and no other label since."""
+    """Count the answers of a version with a doubtful label and no other label since.
+
+    No sum and no log has them until they are settled.
+    """
     rows = yield Query(f"SELECT count(DISTINCT prediction) FROM doubtful WHERE version = $1 AND {_WAITING}", (version,))
     return int(rows[0][0])
 

@@ -291,7 +291,7 @@ def voidings(version: int) -> Work[list[Voiding]]:
 
 
 def last_voiding(version: int) -> Work[int]:
-    """Read a number that changes with every voiding of a version's labels; 0 before the first."""
+    """Read a number that changes with every voiding of a version's labels; earlier reads are then stale."""
     rows = yield Query("SELECT coalesce(max(key), 0) FROM voidings WHERE version = $1", (version,))
     return int(rows[0][0])
 
