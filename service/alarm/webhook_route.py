@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from service.alarm import webhooks
-from service.http import documentation, error_answers, json_body, keys, signed_body
+from service.http import documentation, json_body, signed_body
 from service.http.signed_body import Name, SignedBody
 from service.runtime import Runtime, runtime_of
 from service.settings import Webhook
@@ -48,13 +48,8 @@ def examples(version: Version) -> documentation.Examples:
 
 @router.post(
     "/admin/alarm/test",
-    tags=["operation"],
     summary="Test the alarm's webhooks",
-    dependencies=[keys.requires("admin")],
-    responses={
-        200: {"model": AlarmTest},
-        **error_answers.document_errors(_503="no model is loaded", **keys.ERRORS),
-    },
+    **documentation.route("admin", AlarmTest, tag="operation", _503="no model is loaded"),
 )
 async def try_webhooks(request: Request) -> Response:
     """Send a test message of type `calibration-alarm-test` to every webhook, in the same way as an alarm.

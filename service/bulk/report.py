@@ -29,6 +29,11 @@ IN_MEMORY = 1024**2
 """Bytes of the report that stay in memory."""
 
 
+def lines_of(what: str) -> dict[str, Any]:
+    """Return the documentation of an answer with one line per `what`, by its media type."""
+    return {NDJSON: {"schema": {"type": "string", "description": f"one JSON object per {what}"}}}
+
+
 class _HasId(Protocol):
     @property
     def id(self) -> str | None: ...

@@ -11,9 +11,9 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from service.bulk.lines import NDJSON, row_blocks
-from service.bulk.report import BulkReport, store_rows, take
+from service.bulk.report import BulkReport, lines_of, store_rows, take
 from service.errors import Refusal, ServiceError
-from service.http import error_answers, json_body, keys
+from service.http import documentation, json_body
 from service.http.error_answers import RefusedRowsError
 from service.observe import decision_schemas
 from service.observe.decision_pairs import BESIDE, PairDefaults, PairLines, QuestionRow, promises_of, rows_of
@@ -51,26 +51,20 @@ class _Seen:
 
 @router.post(
     "/observe/decisions",
-    tags=["odds"],
     summary="Store answers of a decision model",
-    dependencies=[keys.requires("predict")],
     openapi_extra={"requestBody": decision_schemas.BODY},
-    responses={
-        200: {
-            "model": DecisionSummary,
-            "content": {NDJSON: {"schema": {"type": "string", "description": "one JSON object per question"}}},
-        },
-        **error_answers.document_errors(
-            _400="not JSON",
-            _408="the body came too slowly",
-            _409="every question was refused, the first because its id was used for another answer",
-            _413="too many bytes or values",
-            _415="not JSON or JSON lines",
-            _422="every question was refused, or a body of another shape",
-            _503="the store is not writable; try again after Retry-After",
-            **keys.ERRORS,
-        ),
-    },
+    **documentation.route(
+        "predict",
+        DecisionSummary,
+        lines_of("question"),
+        _400="not JSON",
+        _408="the body came too slowly",
+        _409="every question was refused, the first because its id was used for another answer",
+        _413="too many bytes or values",
+        _415="not JSON or JSON lines",
+        _422="every question was refused, or a body of another shape",
+        _503="the store is not writable; try again after Retry-After",
+    ),
 )
 async def observe_decisions(
     request: Request,

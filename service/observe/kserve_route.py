@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from service.bulk.report import BulkReport, store_rows
 from service.errors import ServiceError
-from service.http import error_answers, json_body, keys
+from service.http import documentation, json_body
 from service.observe import observation_formats, observe_schemas
 from service.observe.cloud_event import CloudEvent, read_event
 from service.observe.inference_bodies import ResponseAnswers, answers_of, ids_of
@@ -39,21 +39,17 @@ log = logging.getLogger("trueodds")
 
 @router.post(
     "/kserve/logger",
-    tags=["odds"],
     summary="Store answers logged by KServe",
-    dependencies=[keys.requires("predict")],
     openapi_extra={"requestBody": observe_schemas.EVENT, "parameters": observe_schemas.EVENT_HEADERS},
-    responses={
-        200: {"model": ObservationSummary},
-        **error_answers.document_errors(
-            _400="not JSON",
-            _408="the body came too slowly",
-            _413="too many bytes or values",
-            _422="not an inference event, no probabilities in the answer, or a parameter out of range",
-            _503="the store is not writable; try again after Retry-After",
-            **keys.ERRORS,
-        ),
-    },
+    **documentation.route(
+        "predict",
+        ObservationSummary,
+        _400="not JSON",
+        _408="the body came too slowly",
+        _413="too many bytes or values",
+        _422="not an inference event, no probabilities in the answer, or a parameter out of range",
+        _503="the store is not writable; try again after Retry-After",
+    ),
 )
 async def take_event(
     request: Request,
