@@ -14,7 +14,6 @@ Other packages run with their defaults, if they are installed. The result names 
 from __future__ import annotations
 
 import importlib
-import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -25,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.record import RESULTS, circumstances, installed, options_parser, write
+from benchmarks.record import RESULTS, Run, circumstances, installed, options_parser, write
 from pipeline.published_data import collections
 from trueodds import calibrators, logits_of, metrics
 from trueodds.calibrators import FitError
@@ -287,7 +286,7 @@ def main() -> None:
     absent = missing([name for name in options.packages if name != OURS])
     records: list[dict[str, Any]] = []
     result: dict[str, Any] = {}
-    started = time.perf_counter()
+    run = Run()
     for path in collections.find("records"):
         logits_NC, labels_N = read(path)
         rows = []
@@ -295,13 +294,13 @@ def main() -> None:
             for method, fit in METHODS[package].items() if package not in absent else ():
                 row = {"package": package, "method": method, **measured(logits_NC, labels_N, fit, options.splits)}
                 rows.append(row)
-                print(f"{time.perf_counter() - started:.0f} s: {path.stem} {row}", file=sys.stderr, flush=True)
+                run.say(f"{path.stem} {row}")
         records.append({"record": path.stem, "rows": len(labels_N), "classes": logits_NC.shape[1], "methods": rows})
         result = {
             **circumstances("numpy", "scipy", *(name for name in METHODS if name != OURS)),
             "splits": options.splits,
             "missing": absent,
-            "seconds": round(time.perf_counter() - started, 1),
+            "seconds": run.seconds,
             "records": records,
         }
         write(options.out, result)
