@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline.config import OptionValue, Training
-from pipeline.data.raw import Kind
 from pipeline.training.recipe import Recipe
 from trueodds.errors import ConfigError, unknown
+
+if TYPE_CHECKING:
+    from pipeline.data.raw import Kind
 
 USUAL_RATE = {"sgd": 0.1, "adam": 0.001, "adamw": 0.001, "adagrad": 0.01}
 """Optimizer -> learning rate, if params.yaml names another optimizer than the recipe and no learning_rate."""
