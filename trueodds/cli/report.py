@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from trueodds.cli import Subparsers
-from trueodds.cli.tables import OptionsError, add_form, costs_of, form_of
+from trueodds.cli.tables import OptionsError, add_form, check_bins_and_level, costs_of, form_of
 from trueodds.processes.choices import MOST_RATIO, TOLERANCE, ReportBy, TrendUnit
 
 if TYPE_CHECKING:
@@ -101,20 +101,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _options(arguments: argparse.Namespace) -> ReportOptions:
-    """Check the options.
-
-    Raises:
-        OptionsError: A value is not allowed.
-    """
+    """Check the options."""
     from trueodds.reports.options import ReportOptions
-    from trueodds.sums.bins import check_bins
-    from trueodds.sums.inputs import check_level
 
-    try:
-        check_bins(arguments.bins, arguments.binning or "width")
-        check_level(arguments.level)
-    except ValueError as error:
-        raise OptionsError(f"--{error}") from None
+    check_bins_and_level(arguments, arguments.binning or "width")
     if not 0 < arguments.tolerance < 1:
         raise OptionsError(f"--tolerance is {arguments.tolerance!r}; allowed is (0, 1), such as {TOLERANCE:g}")
     ratio = arguments.ratio_tolerance

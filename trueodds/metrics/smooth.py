@@ -17,7 +17,6 @@ from trueodds.metrics.ranked import rank_predictions
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.bins import CELLS
 from trueodds.sums.inputs import Array, is_number
-from trueodds.sums.label_forms import as_rows
 
 FREQUENCY = np.arange(CELLS, dtype=np.float64) * float(np.pi)
 CENTRE = (np.arange(CELLS, dtype=np.float64) + 0.5) / CELLS
@@ -40,8 +39,7 @@ def smooth_ece(
     Args:
         predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The calibration error, in [0, 1].
@@ -87,8 +85,7 @@ def kde_ece(
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bandwidth: Standard deviation of the kernel (a third of its half width), in (0, 1]. None: the authors' rule,
             std(c) (2n)^(-1/5).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The calibration error, in [0, 1].
@@ -136,8 +133,7 @@ def sece(
         predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bandwidth: The h of the formula, at least 1/300 (ten cells).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The calibration error, in [0, 1].
@@ -153,10 +149,9 @@ def sece(
         >>> round(metrics.sece(probabilities, labels), 4)
         0.3
     """
-    predictions, labels_N = as_rows(predictions, labels_N, classes)
     if not (is_number(bandwidth) and bandwidth >= NARROWEST):
         raise ValueError(f"bandwidth is {bandwidth!r}; allowed is 1/300 (ten cells) and above, such as 0.01")
-    rows = rank_predictions(as_sums(predictions, labels_N))
+    rows = rank_predictions(as_sums(predictions, labels_N, classes))
     c_G, total = rows.confidence_G, 0.0
     for start in range(0, len(c_G), max(PAIRS // len(c_G), 1)):
         group = slice(start, start + max(PAIRS // len(c_G), 1))

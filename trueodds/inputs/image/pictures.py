@@ -139,11 +139,7 @@ def _check_still(image: Image.Image) -> None:
 
 
 def _check_whole(data: bytes, image: Image.Image) -> None:
-    """Check that the image data are complete. Pillow fills missing data with black or grey.
-
-    Raises:
-        ValueError: There are fewer data than the header states.
-    """
+    """Check that the image data are complete. Pillow fills missing data with black or grey."""
     if image.format == "PNG":
         png.check_whole(data)
         return

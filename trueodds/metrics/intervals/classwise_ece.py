@@ -217,8 +217,7 @@ def classwise_ece_interval(
         labels_N: True classes, shape (N,): indices, or names with `classes`.
         bins: Number of bins; it must divide 3,000.
         level: Confidence level of both limits together, inside (0, 1).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The plug-in value, the estimate and the limits.

@@ -15,7 +15,6 @@ from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.cells import COLUMNS
 from trueodds.sums.inputs import Array, check_level
-from trueodds.sums.label_forms import as_rows
 from trueodds.sums.losses import SMALLEST_PROBABILITY, WORST_NLL
 from trueodds.sums.rounding import Given
 from trueodds.sums.sums import CalibrationSums
@@ -102,8 +101,7 @@ def score_interval(
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         score: "nll" or "brier".
         level: Confidence level of both limits together, inside (0, 1).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
         resolution: Step of rounded probabilities, as in `nll`. The limits then are those of the estimate: they allow
             for the choice of the rows and not for the rounding.
 
@@ -123,11 +121,10 @@ def score_interval(
         >>> round(metrics.score_interval(probabilities, labels, score="brier").value, 4)
         0.25
     """
-    predictions, labels_N = as_rows(predictions, labels_N, classes)
     if score not in MOST:
         raise unknown("score", score, MOST)
     check_level(level)
-    sums = as_sums(predictions, labels_N, scores=True, resolution=resolution)
+    sums = as_sums(predictions, labels_N, classes, scores=True, resolution=resolution)
     n, total, squares = sums.n, sums.total(score), sums.total(f"{score}_squared")
     mean = total / n
     if n == 1:
