@@ -361,23 +361,20 @@ async def answered_wrong(store: Any, model: str, count: int = 100, *, shadow: bo
     await store.put_labels([Label(i, k) for i, k in zip(answers.ids, wrong, strict=True)])
 
 
-def test_a_shadow_gets_evidence_and_pages_nobody(tmp_path: Path, hook: Hook) -> None:
-    async def main() -> None:
-        store = await open_store(str(tmp_path / "store.sqlite"))
-        await answered_wrong(store, "m", shadow=True)
-        assert await store.read_progress(ALARM) == [("m", "v1", 100, 0), ("m~shadow", "v2", 100, 0)]
-        watch = Watch(store, Settings(alarm_webhook=hook.url), Telemetry())
+async def test_a_shadow_gets_evidence_and_pages_nobody(tmp_path: Path, hook: Hook) -> None:
+    store = await open_store(str(tmp_path / "store.sqlite"))
+    await answered_wrong(store, "m", shadow=True)
+    assert await store.read_progress(ALARM) == [("m", "v1", 100, 0), ("m~shadow", "v2", 100, 0)]
+    watch = Watch(store, Settings(alarm_webhook=hook.url), Telemetry())
+    await watch.poll()
+    assert await store.read_progress(ALARM) == [("m", "v1", 100, 100), ("m~shadow", "v2", 100, 100)]
+    while not hook.calls:
+        await asyncio.sleep(0.02)
         await watch.poll()
-        assert await store.read_progress(ALARM) == [("m", "v1", 100, 100), ("m~shadow", "v2", 100, 100)]
-        while not hook.calls:
-            await asyncio.sleep(0.02)
-            await watch.poll()
-        await asyncio.sleep(0.2)
-        state = await store.read_state(shadow_of("m"), "v2", ALARM)
-        assert state["nulls"]["ece"]["fired"] and not state["deliveries"]
-        await store.close()
-
-    asyncio.run(main())
+    await asyncio.sleep(0.2)
+    state = await store.read_state(shadow_of("m"), "v2", ALARM)
+    assert state["nulls"]["ece"]["fired"] and not state["deliveries"]
+    await store.close()
     assert [call.body["model"] for call in hook.calls] == ["m"]
 
 
