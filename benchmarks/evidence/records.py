@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.library.calibrators import frozen_net
 from benchmarks.record import RESULTS, Run, circumstances, installed, options_parser, write
 from pipeline.published_data import collections
 from trueodds import calibrators, logits_of, metrics
@@ -63,22 +64,9 @@ def scikit_learn(method: str) -> Fit:
     """Return scikit-learn's calibration of given scores."""
 
     def fit(logits_NC: Array, labels_N: Labels) -> Callable[[Array], Array]:
-        from sklearn.base import BaseEstimator, ClassifierMixin
         from sklearn.calibration import CalibratedClassifierCV
-        from sklearn.frozen import FrozenEstimator
 
-        class Scores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-            def fit(self, x: Any, y: Any) -> Any:
-                self.classes_ = np.arange(x.shape[1])
-                return self
-
-            def decision_function(self, x: Any) -> Any:
-                return x
-
-            def predict(self, x: Any) -> Any:
-                return x.argmax(axis=1)
-
-        net = FrozenEstimator(Scores().fit(logits_NC, labels_N))
+        net = frozen_net(logits_NC, labels_N)
         predict: Callable[[Array], Array] = (
             CalibratedClassifierCV(net, method=method).fit(logits_NC, labels_N).predict_proba
         )
