@@ -19,6 +19,7 @@ from service.models.calls import PredictionCall
 from service.models.model import Model, Scores
 from service.settings import Settings
 from tests.service.app_client import Client
+from tests.service.hooks import until
 from tests.service.tiny_bundle import pictures, write_bundle
 from trueodds import files
 from trueodds.bundle import CALIBRATOR, CARD, MODEL, BundleError, open_models
@@ -42,13 +43,6 @@ def publish(models: Path, tmp_path: Path) -> Callable[..., str]:
         return open_models(models).publish(write_bundle(folder, **options), "default" if default else None).name
 
     return publish
-
-
-def until(check: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not check():
-        assert time.monotonic() < deadline, "it did not happen within 60 s"
-        time.sleep(0.01)
 
 
 def served(client: Client, **query: Any) -> tuple[str, str]:
