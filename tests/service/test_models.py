@@ -47,9 +47,8 @@ def publish(models: Path, tmp_path: Path) -> Callable[..., str]:
 
 def served(client: Client, **query: Any) -> tuple[str, str]:
     """Model and version of an answer."""
-    answer = client.post("/predict", json={"instances": pictures(1)}, params=query)
-    assert answer.status_code == 200, answer.text
-    return answer.json()["model"], answer.json()["version"]
+    answer = client.send("/predict", {"instances": pictures(1)}, **query)
+    return answer["model"], answer["version"]
 
 
 def refusal(client: Client, **query: Any) -> tuple[int, str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import xlogy
+import scipy
 
 from trueodds.sums.bins import CELLS, EDGES
 from trueodds.sums.inputs import Array, is_number
@@ -333,6 +333,6 @@ def mean_entropy(probabilities_NC: npt.ArrayLike) -> float:
     total, rows = 0.0, 0
     for _, block in checked_blocks(probabilities_NC):
         wide = block.astype(np.float64, copy=False)
-        total -= float(xlogy(wide, wide).sum())
+        total -= float(scipy.special.xlogy(wide, wide).sum())
         rows += len(wide)
     return total / rows

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
-from scipy.fft import dct, idct
-from scipy.special import spherical_jn
+import scipy
 
 from trueodds.metrics.ranked import rank_predictions
 from trueodds.metrics.scores import Predictions, as_sums
@@ -58,10 +56,10 @@ def smooth_ece(
         0.1321
     """
     sums = as_sums(predictions, labels_N, classes)
-    wave = dct((sums.cells[2] - sums.cells[1]) / sums.n)
+    wave = scipy.fft.dct((sums.cells[2] - sums.cells[1]) / sums.n)
 
     def above(sigma: float) -> float:
-        return float(np.abs(idct(wave * np.exp(-0.5 * (FREQUENCY * sigma) ** 2))).sum()) - sigma
+        return float(np.abs(scipy.fft.idct(wave * np.exp(-0.5 * (FREQUENCY * sigma) ** 2))).sum()) - sigma
 
     # smECE_1 <= 1 except for rounding, so the bracket reaches a little further.
     return min(float(scipy.optimize.brentq(above, 0.0, 1.001, xtol=1e-12)), 1.0) if above(0.0) > 0 else 0.0
@@ -112,7 +110,7 @@ def kde_ece(
     elif not (is_number(bandwidth) and 0 < bandwidth <= 1):
         raise ValueError(f"bandwidth is {bandwidth!r}; allowed is (0, 1], such as 0.05, or None for the rule of thumb")
     factor = _triweight(3 * bandwidth * FREQUENCY)
-    density, right = idct(dct(np.stack([count, correct])) * factor) / sums.n
+    density, right = scipy.fft.idct(scipy.fft.dct(np.stack([count, correct])) * factor) / sums.n
     return float(np.abs(right - CENTRE * density).sum())
 
 
@@ -169,5 +167,5 @@ def _triweight(w: Array) -> Array:
     It is 105 j_3(w) / w^3, with the spherical Bessel function j_3.
     """
     small = w < 1e-2  # here the quotient loses digits, and the series is exact to 1e-10
-    wave: Array = np.where(small, 1 - w * w / 18, 105 * spherical_jn(3, w) / np.where(small, 1.0, w) ** 3)
+    wave: Array = np.where(small, 1 - w * w / 18, 105 * scipy.special.spherical_jn(3, w) / np.where(small, 1.0, w) ** 3)
     return wave

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp
+import scipy
 
 from trueodds.metrics.alarms.anytime import AnytimeTest
 from trueodds.metrics.alarms.payoffs import Null, payoffs
@@ -200,7 +200,7 @@ class EProcess(_Wealth, AnytimeTest):
     @staticmethod
     def value(log_wealth_K: Array, log_weight_K: Array, blocks: int | Integers) -> Array:
         not_laid = -np.log1p(np.log2(np.add(blocks, 1.0)))
-        log_e: Array = np.logaddexp(not_laid, logsumexp(log_wealth_K + log_weight_K, axis=-1))
+        log_e: Array = np.logaddexp(not_laid, scipy.special.logsumexp(log_wealth_K + log_weight_K, axis=-1))
         return log_e
 
 
@@ -254,7 +254,7 @@ class ShiryaevRoberts(_Wealth):
 
     @staticmethod
     def value(log_wealth_K: Array, log_weight_K: Array, blocks: int | Integers) -> Array:
-        log_r: Array = logsumexp(log_wealth_K + log_weight_K, axis=-1)
+        log_r: Array = scipy.special.logsumexp(log_wealth_K + log_weight_K, axis=-1)
         return log_r
 
 

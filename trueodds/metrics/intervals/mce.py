@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betainc
+import scipy
 
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.intervals.calibration_error import NoiseFloor
@@ -174,7 +174,9 @@ def _at_most(k_GB: Array, trials_B: Array, chance_GB: Array) -> Array:
     """Compute P(X <= k) for a binomial whose number of trials need not be a whole number."""
     left_GB = trials_B - k_GB
     inside_GB = (k_GB >= 0) & (left_GB > 0)
-    tail_GB = betainc(np.where(inside_GB, left_GB, 1.0), np.where(inside_GB, k_GB + 1, 1.0), 1 - chance_GB)
+    tail_GB = scipy.special.betainc(
+        np.where(inside_GB, left_GB, 1.0), np.where(inside_GB, k_GB + 1, 1.0), 1 - chance_GB
+    )
     probability_GB: Array = np.where(inside_GB, tail_GB, np.where(k_GB < 0, 0.0, 1.0))
     return probability_GB
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaincinv, stdtrit
+import scipy
 
 from trueodds.errors import unknown
 from trueodds.metrics.intervals.binomial import binomial_interval
@@ -129,7 +129,7 @@ def score_interval(
     mean = total / n
     if n == 1:
         return ScoreInterval(mean, 0.0, MOST[score], level)
-    t, right = float(stdtrit(n - 1, (1 + level) / 2)), sums.total("correct")
+    t, right = float(scipy.special.stdtrit(n - 1, (1 + level) / 2)), sums.total("correct")
     parts = _parts(sums, score)
     if parts.wrong**2 < RARE * parts.wrong_squares or right == n:
         below, above = rare_errors(parts, n, t, (1 - level) / 2)
@@ -148,9 +148,13 @@ def rare_errors(parts: Parts, n: int, t: float, q: float) -> tuple[float, float]
     """Return the distances of the limits from the sum of the score."""
     of_right = t * spread(parts.right, parts.right_squares, n)
     lost, variance = parts.wrong, max(parts.wrong_squares - parts.wrong**2 / n, 0.0)
-    least = variance / lost * float(gammaincinv(lost**2 / variance, q)) if variance > 1e-12 * lost**2 else lost
+    least = (
+        variance / lost * float(scipy.special.gammaincinv(lost**2 / variance, q))
+        if variance > 1e-12 * lost**2
+        else lost
+    )
     more, wider = lost + parts.dearest, variance + parts.dearest**2
-    most = wider / more * float(gammaincinv(more**2 / wider, 1 - q)) if more else 0.0
+    most = wider / more * float(scipy.special.gammaincinv(more**2 / wider, 1 - q)) if more else 0.0
     return float(np.hypot(of_right, lost - least)), float(np.hypot(of_right, most - lost))
 
 
