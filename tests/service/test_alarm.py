@@ -23,7 +23,7 @@ from service.alarm import watch as watching
 from service.alarm.watch import Watch
 from service.alarm.webhooks import WebhookError, send
 from service.app import create_app
-from service.http import keys
+from service.http import hashed_keys
 from service.settings import Settings, Webhook, read_webhooks
 from service.store import Store, StoreError, open_store
 from service.store.rows import Label
@@ -150,7 +150,7 @@ def test_a_busy_prefect_gets_the_news_in_the_next_tries(serve: Callable[..., Cli
 
 def test_the_way_of_an_alarm_can_be_tried(serve: Callable[..., Client], hook: Hook) -> None:
     hook.reply = {"id": "11111111-2222-3333-4444-555555555555"}
-    base, key = hook.url.removesuffix("/hook"), keys.make()
+    base, key = hook.url.removesuffix("/hook"), hashed_keys.make()
     hooks = f"prefect+{base}/api/deployments/name/recalibrate/live,{hook.url},http://127.0.0.1:1/token"
     client = serve({"alarm_webhook": hooks, "admin_key_hash": key[1]})
     assert client.post("/admin/alarm/test").status_code == 401
@@ -171,7 +171,7 @@ def test_the_way_of_an_alarm_can_be_tried(serve: Callable[..., Client], hook: Ho
 
 
 def test_a_recalibration_without_a_decision_is_counted_and_told(serve: Callable[..., Client], hook: Hook) -> None:
-    base, key = hook.url.removesuffix("/hook"), keys.make()
+    base, key = hook.url.removesuffix("/hook"), hashed_keys.make()
     hooks = f"prefect+{base}/api/deployments/name/recalibrate/live,{hook.url}"
     client = serve({"alarm_webhook": hooks, "admin_key_hash": key[1]})
     body = {"model": "tiny", "version": None, "who": "flow run red-fox", "why": "alarm 7 Failed: no such folder"}
