@@ -92,8 +92,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         files[arguments.json] = report.model_dump_json(indent=2) + "\n"
     if arguments.html:
-        from trueodds.reports.display.live import page_of
-
         files[arguments.html] = page_of(report, "--html")
     for path, text in files.items():
         write_text(path, text)
@@ -108,6 +106,7 @@ def _table(arguments: argparse.Namespace) -> ReportTable:
     Raises:
         OptionsError: --id is given without --engine.
     """
+    from trueodds.reports.display.live import page_of
     from trueodds.reports.table import reading
     from trueodds.reports.table.table_report import table_of_answers
 
