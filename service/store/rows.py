@@ -323,6 +323,35 @@ class PruneCounts:
 
 
 @dataclass(frozen=True)
+class ArchiveFile:
+    """File of answers that waits for the archive. Its content is decided."""
+
+    key: int
+    model: str
+    version: str
+    day: int
+    """Day of the answers in UTC, counted from 1970."""
+    answers: int
+
+
+@dataclass(frozen=True)
+class ArchiveState:
+    """Counts of the archive, over all files since the first."""
+
+    files: int
+    answers: int
+    labelled: int
+    last_ms: int | None
+    """Time of the last file."""
+    waiting: int
+    """Answers that have left the live tables and are not in the archive yet. The store keeps them until they are."""
+    failures: int
+    """Rounds that failed."""
+    problem: str | None
+    """Reason why the last round failed; None if it did not."""
+
+
+@dataclass(frozen=True)
 class LabelSelection:
     """Selection of labels by import, by time of arrival, or by both together."""
 

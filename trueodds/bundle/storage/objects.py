@@ -67,6 +67,10 @@ They are computed from the entry that the write replaces; None requires that the
 """
 
 
+_CREATION = {name: _s3(None) for name in S3} | {name: {"mode": "create"} for name in ("gs", "gcs")}
+"""Options of fsspec's `pipe_file` for a write that requires that no object exists, by URL scheme."""
+
+
 @dataclass(frozen=True)
 class Objects:
     """Objects under a URL, by names relative to it. The first call imports fsspec and connects.
@@ -178,6 +182,31 @@ class Objects:
                         return
                     raise ChangedError(name) from None
                 raise
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write an object, unless one exists. Return whether it was written; the existing one stays as it is.
+
+        Raises:
+            BucketError: The store cannot be written, or this kind of store has no conditional writes.
+        """
+        files, path = self._file_system
+        if self._scheme not in _CREATION:
+            allowed = ", ".join(f"{scheme}://" for scheme in _CREATION)
+            raise BucketError(f"{self.url}: writes that keep what exists need {allowed} or a folder")
+        with self._asking(f"/{name}"):
+            try:
+                files.pipe_file(f"{path}/{name}", data, **_CREATION[self._scheme])
+            except _errors() as error:
+                if isinstance(error, FileExistsError) or _code(error) in _CHANGED:
+                    return False
+                raise
+        return True
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write a small object, whether one exists or not."""
+        files, path = self._file_system
+        with self._asking(f"/{name}"):
+            files.pipe_file(f"{path}/{name}", data)
 
     def ignores_conditions(self, name: str) -> bool:
         """Return whether the store overwrites an object although the write requires that none exists."""
