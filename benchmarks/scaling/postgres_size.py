@@ -184,10 +184,10 @@ async def _retention(store: Store, connection: Any, rows: int) -> Numbers:
     try:
         started, count = time.perf_counter(), 0
         archive = Archive(store, str(folder))
-        days = -(-step // DAY_MS) * DAY_MS  # the archive takes whole days
+        days = (1 + -(-step // DAY_MS)) * DAY_MS  # whole days, of which the first has two hours of answers
         count = await archive.run(START - START % DAY_MS + days)
         archived = count / (time.perf_counter() - started)
-        size = sum(path.stat().st_size for path in folder.rglob("*.parquet"))
+        files = [path.stat().st_size for path in folder.rglob("*.parquet")]
     finally:
         shutil.rmtree(folder)
     low = await connection.fetchval("SELECT created_ms FROM predictions ORDER BY id LIMIT 1")
@@ -196,7 +196,8 @@ async def _retention(store: Store, connection: Any, rows: int) -> Numbers:
     return {
         "archived": count,
         "archive_rows_per_s": round(archived),
-        "archive_bytes_per_answer": round(size / count),
+        "archive_bytes_per_answer": round(sum(files) / count),
+        "archive_files": len(files),
         "removed": removed.predictions,
         "retention_rows_per_s": round(removed.predictions / (time.perf_counter() - started)),
     }

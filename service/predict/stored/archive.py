@@ -8,7 +8,6 @@ writes the same object, and an existing one is compared instead of overwritten.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import secrets
 import tempfile
@@ -23,7 +22,7 @@ from service.store import Store, StoreError
 from service.store.rows import ArchiveFile, StoredPrediction, Version
 from service.store.work.archiving import DAY_MS
 from trueodds.errors import UserError
-from trueodds.files import sha256
+from trueodds.files import is_full, sha256
 
 _COMPARED = 8192
 """Rows that are compared at once."""
@@ -33,7 +32,7 @@ log = logging.getLogger("trueodds")
 
 
 class ArchiveError(UserError, OSError):
-    """The archive holds something else than was written. Nothing was removed from the store."""
+    """The archive cannot be used, or holds something else than was written. No answer is lost."""
 
 
 class Archive:
@@ -59,25 +58,35 @@ class Archive:
 
         Raises:
             OSError: The place cannot be written or read, or holds something else. No answer is lost.
+            (BucketError for a bucket, ArchiveError otherwise.)
             StoreError: The store cannot be read or written.
         """
         try:
             written = await self._run(before_ms - before_ms % DAY_MS)
         except (OSError, StoreError) as error:
-            await self._store.note_archive_problem(str(error) or type(error).__name__)
-            raise
+            named = error if isinstance(error, (UserError, StoreError)) else self._error(error)
+            await self._store.note_archive_problem(str(named))
+            raise named from None
         await self._store.note_archive_problem("")
         return written
 
+    def _error(self, error: OSError) -> ArchiveError:
+        """Name the archive and the cure in an error of the operating system."""
+        place = f" ({error.filename})" if error.filename else ""
+        cure = "free some space" if is_full(error) else "check the path and its permissions (--archive)"
+        words = error.strerror or str(error)
+        return ArchiveError(f"the archive {self._address} cannot be used: {words}{place}; {cure}. No answer is lost")
+
     async def _run(self, before_ms: int) -> int:
         self._id = self._id or await self._store.secret("archive", secrets.token_hex(4))
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        marker = json.dumps({"store": self._id, "checked": now}).encode()
-        await asyncio.to_thread(self._place.check, f".trueodds-{self._id}.json", marker)
+        marker = f"TrueOdds archive of store {self._id}\n".encode()  # the same for all, because others may check too
+        await asyncio.to_thread(self._place.check, f".trueodds-{self._id}", marker)
         await self._store.clear_archive_rows()
         written = await self._write_waiting()
-        while await self._store.move_to_archive(before_ms):
-            written += await self._write_waiting()
+        moved = 1
+        while moved:
+            moved = await self._store.move_to_archive(before_ms)
+            written += await self._write_waiting()  # also the files that a killed process had begun, if nothing moved
         return written
 
     async def _write_waiting(self) -> int:

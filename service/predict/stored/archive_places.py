@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from trueodds.bundle.storage.objects import Objects, is_url
 from trueodds.files import naming
@@ -24,7 +27,7 @@ class Place(ABC):
 
     @abstractmethod
     def check(self, name: str, data: bytes) -> None:
-        """Check that the place can be written and read, by a small file with this name."""
+        """Check that the place can be written and read, by a small file. Every process gives the same name and data."""
 
     @abstractmethod
     def create(self, name: str, source: Path) -> bool:
@@ -43,36 +46,43 @@ class FolderPlace(Place):
 
     def check(self, name: str, data: bytes) -> None:
         path = self._folder / name
-        with naming(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-            if path.read_bytes() != data:
-                raise OSError(f"{path} does not hold what was just written")
+        with self._aside(path, io.BytesIO(data)) as aside:
+            aside.replace(path)
+        if path.read_bytes() != data:
+            raise OSError(f"{path} does not hold what was just written")
 
     def create(self, name: str, source: Path) -> bool:
         path = self._folder / name
+        if path.exists():
+            return False
+        with source.open("rb") as content, self._aside(path, content) as aside:
+            try:
+                os.link(aside, path)  # unlike a rename, this keeps a file that exists
+            except FileExistsError:
+                return False
+            except OSError:  # the file system has no hard links; equal names have equal contents
+                aside.replace(path)
+            _sync(path.parent)
+        return True
+
+    @contextlib.contextmanager
+    def _aside(self, path: Path, content: IO[bytes]) -> Iterator[Path]:
+        """Write content to a temporary file beside `path`, durably. Remove the file after the block.
+
+        A process that is killed leaves it. Its name ends otherwise, so no pattern of Parquet files finds it.
+        """
         with naming(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            if path.exists():
-                return False
-            # A process that was killed leaves such a file. Its name ends otherwise, so no pattern of Parquet finds it.
-            handle, aside = tempfile.mkstemp(suffix=_UNFINISHED, prefix=f".{path.name}-", dir=path.parent)
+            handle, name = tempfile.mkstemp(suffix=_UNFINISHED, prefix=f".{path.name}-", dir=path.parent)
             try:
-                with os.fdopen(handle, "wb") as file, source.open("rb") as content:
+                with os.fdopen(handle, "wb") as file:
                     shutil.copyfileobj(content, file)
                     file.flush()
                     os.fsync(file.fileno())  # some file systems report only now that they are full
-                Path(aside).chmod(0o644)
-                try:
-                    os.link(aside, path)  # unlike a rename, this keeps a file that exists
-                except FileExistsError:
-                    return False
-                except OSError:  # the file system has no hard links; equal names have equal contents
-                    Path(aside).replace(path)
-                _sync(path.parent)
+                Path(name).chmod(0o644)
+                yield Path(name)
             finally:
-                Path(aside).unlink(missing_ok=True)
-        return True
+                Path(name).unlink(missing_ok=True)
 
     def fetch(self, name: str, target: Path) -> bool:
         try:
