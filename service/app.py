@@ -67,7 +67,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             if chosen.read_only:
                 yield shared
                 return
-            archive = Archive(store, chosen.archive, audit_share=chosen.audit_share).run if chosen.archive else None
+            archive = Archive(store, chosen.archive, audit_share=chosen.audit_share) if chosen.archive else None
             housekeeping = keep_house(store, chosen.retention_days, chosen.hold_hours, archive=archive)
             pairs = kserve_route.keep_pairs(store, runtime.telemetry)
             told = store, chosen, runtime.telemetry

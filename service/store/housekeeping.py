@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from service.store.rows import StoreError
 from service.store.store import Store
@@ -17,8 +17,14 @@ SECONDS = 3600.0
 log = logging.getLogger("trueodds")
 
 
-Archiving = Callable[[int], Awaitable[object]]
-"""Function that moves the answers from before a time to the archive. It raises OSError if the archive fails."""
+class Archiving(Protocol):
+    """An archive. Its methods raise OSError if it fails; then nothing more is removed."""
+
+    async def run(self, before_ms: int) -> int:
+        """Move the answers from before a time to the archive. Return their number."""
+
+    async def keep_labels(self, before_ms: int) -> int:
+        """Move the labels that have waited since before a time to the archive. Return their number."""
 
 
 async def keep_house(
@@ -35,29 +41,34 @@ async def keep_house(
         store: The store.
         retention_days: Age at which predictions are removed; None keeps them for ever.
         hold_hours: Time for which a label waits for its prediction.
-        archive: Takes the old predictions. If it fails, they stay in the store.
+        archive: Takes the old predictions and labels. If it fails, they stay in the store.
         seconds: Pause between two rounds.
     """
     while True:
         now = time.time_ns() // 1_000_000
         before = None if retention_days is None else now - retention_days * 24 * HOUR_MS
-        if archive is not None and before is not None:
-            try:
-                await archive(before)
-            except (OSError, StoreError) as error:
-                log.warning("archive: %s. Old answers stay in the store until it works", error)
-                before = None
+        held_before = now - hold_hours * HOUR_MS
+        held = 0
         try:
-            removed = await store.prune(before, now - hold_hours * HOUR_MS, keep_answers=archive is not None)
+            if archive is not None and before is not None:
+                await archive.run(before)
+                held = await archive.keep_labels(held_before)
+        except (OSError, StoreError) as error:
+            log.warning("archive: %s. Old answers and labels stay in the store until it works", error)
+            before = None
+        try:
+            removed = await store.prune(before, None if archive else held_before, keep_answers=archive is not None)
         except StoreError as error:
             log.warning("retention: %s", error)
         else:
-            if removed.held:
-                log.warning(
-                    "removed %d labels that had waited %d hours for predictions that never arrived",
-                    removed.held,
-                    hold_hours,
-                )
+            held += removed.held
+        if held:
+            log.warning(
+                "removed %d labels that had waited %d hours for predictions that never arrived%s",
+                held,
+                hold_hours,
+                "; the archive has them" if archive else "",
+            )
         try:
             await store.admit_tags()
         except StoreError as error:

@@ -281,6 +281,18 @@ class LabelledLogits:
 
 
 @dataclass(frozen=True)
+class HeldLabel:
+    """A label that waits for its prediction."""
+
+    model: str
+    id: str
+    label: str | int
+    """Name of the class, or its index."""
+    given_ms: int
+    import_id: str | None
+
+
+@dataclass(frozen=True)
 class HeldLabels:
     """Labels of a model that wait for their predictions."""
 

@@ -21,6 +21,7 @@ from service.store.rows import (
     By,
     DeletionCounts,
     EarlierPrediction,
+    HeldLabel,
     HeldLabels,
     Label,
     LabelBlock,
@@ -469,6 +470,14 @@ class Store:
     async def is_archive_file_waiting(self, file: ArchiveFile) -> bool:
         """Return whether no process has finished a file yet."""
         return await self.database.read(partial(archiving.waits, file.key))
+
+    async def read_held_before(self, before: int, *, limit: int = EXPORT_BATCH) -> list[HeldLabel]:
+        """Read up to `limit` labels that have waited for their predictions since before a time, oldest first."""
+        return await self.database.read(partial(retention.held_before, before, limit))
+
+    async def remove_held(self, labels: list[HeldLabel]) -> int:
+        """Remove held labels that have not changed since they were read. Return their number."""
+        return await self.database.write(partial(retention.remove_held, labels), large=True)
 
     async def note_archive_problem(self, problem: str) -> None:
         """Keep the reason why a round failed; an empty one says that the archive works."""

@@ -8,18 +8,20 @@ writes the same object, and an existing one is compared instead of overwritten.
 from __future__ import annotations
 
 import asyncio
-import logging
+import hashlib
 import secrets
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
+from service.http.parameters import moment_of
 from service.predict.stored import tables
 from service.predict.stored.archive_places import Place, place_of
 from service.store import Store, StoreError
-from service.store.rows import ArchiveFile, StoredPrediction, Version
+from service.store.rows import ArchiveFile, HeldLabel, StoredPrediction, Version
 from service.store.work.archiving import DAY_MS
 from trueodds.errors import UserError
 from trueodds.files import is_full, sha256
@@ -27,8 +29,6 @@ from trueodds.files import is_full, sha256
 _COMPARED = 8192
 """Rows that are compared at once."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-log = logging.getLogger("trueodds")
 
 
 class ArchiveError(UserError, OSError):
@@ -61,8 +61,24 @@ class Archive:
             (BucketError for a bucket, ArchiveError otherwise.)
             StoreError: The store cannot be read or written.
         """
+        return await self._noting(self._run(before_ms - before_ms % DAY_MS))
+
+    async def keep_labels(self, before_ms: int) -> int:
+        """Write the labels that have waited for their predictions since before a time, then remove them from the store.
+
+        They may be late labels of archived answers, which the store no longer knows. Return their number. A process
+        that is killed in between may write a label twice; joined by id it counts once.
+
+        Raises:
+            OSError: See `run`.
+            StoreError: The store cannot be read or written.
+        """
+        return await self._noting(self._write_labels(before_ms))
+
+    async def _noting(self, work: Coroutine[Any, Any, int]) -> int:
+        """Run work, and keep the reason of its failure in the store, or that it has not failed."""
         try:
-            written = await self._run(before_ms - before_ms % DAY_MS)
+            written = await work
         except (OSError, StoreError) as error:
             named = error if isinstance(error, (UserError, StoreError)) else self._error(error)
             await self._store.note_archive_problem(str(named))
@@ -77,10 +93,14 @@ class Archive:
         words = error.strerror or str(error)
         return ArchiveError(f"the archive {self._address} cannot be used: {words}{place}; {cure}. No answer is lost")
 
-    async def _run(self, before_ms: int) -> int:
+    async def _check(self) -> None:
+        """Read the store's name in the archive, and test the place."""
         self._id = self._id or await self._store.secret("archive", secrets.token_hex(4))
         marker = f"TrueOdds archive of store {self._id}\n".encode()  # the same for all, because others may check too
         await asyncio.to_thread(self._place.check, f".trueodds-{self._id}", marker)
+
+    async def _run(self, before_ms: int) -> int:
+        await self._check()
         await self._store.clear_archive_rows()
         written = await self._write_waiting()
         moved = 1
@@ -111,7 +131,15 @@ class Archive:
             if await self._store.is_archive_file_waiting(file):
                 raise StoreError(f"the store has {rows:,} of the {file.answers:,} answers of archive file {file.key}")
             return False
-        name = self._name(file)
+        await self._create(self._name(file), made, back)
+        return True
+
+    async def _create(self, name: str, made: Path, back: Path) -> None:
+        """Write a file under a name, read it back to `back`, and compare.
+
+        Raises:
+            ArchiveError: The archive holds something else under this name, or does not return what was written.
+        """
         is_new = await asyncio.to_thread(self._place.create, name, made)
         if not await asyncio.to_thread(self._place.fetch, name, back):
             raise ArchiveError(f"{self._address}/{name} was written and is not there; check the archive's settings")
@@ -119,7 +147,24 @@ class Archive:
             problem = "does not return what was written" if is_new else "holds something else"
             cure = "check its disk" if is_new else "move that file away, or give this store an archive of its own"
             raise ArchiveError(f"{self._address}/{name} {problem}; {cure} (--archive). Nothing was removed")
-        return True
+
+    async def _write_labels(self, before_ms: int) -> int:
+        removed = 0
+        versions = await self._store.read_versions()
+        classes = {version.model: version.classes for version in versions}
+        while labels := await self._store.read_held_before(before_ms):
+            await self._check()
+            for model in sorted({label.model for label in labels}):
+                rows = [(one.id, *_label_row(one, classes[model])) for one in labels if one.model == model]
+                digest = hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
+                day = rows[0][2].date().isoformat()
+                name = f"{folder_of(model)}/labels-{day}-{self._id}-{digest}.parquet"
+                with tempfile.TemporaryDirectory(prefix="trueodds-archive-") as folder:
+                    made = Path(folder) / "made.parquet"
+                    await asyncio.to_thread(_compose_labels, made, rows)
+                    await self._create(name, made, Path(folder) / "back.parquet")
+            removed += await self._store.remove_held(labels)
+        return removed
 
     def _name(self, file: ArchiveFile) -> str:
         day = (_EPOCH + timedelta(days=file.day)).date().isoformat()
@@ -135,6 +180,26 @@ def folder_of(name: str) -> str:
     """
     quoted = quote(name, safe="")
     return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
+
+
+def _label_row(label: HeldLabel, classes: tuple[str, ...]) -> tuple[str, datetime, str, str | None]:
+    """Return label, time, model and import of a held label. An index becomes the name of its class."""
+    index = label.label if isinstance(label.label, int) else None
+    name = classes[index] if index is not None and 0 <= index < len(classes) else str(label.label)
+    return name, moment_of(label.given_ms), label.model, label.import_id
+
+
+def _compose_labels(path: Path, rows: list[tuple[str, str, datetime, str, str | None]]) -> None:
+    """Write labels as Parquet."""
+    import pyarrow
+    from pyarrow import parquet
+
+    text = pyarrow.string()
+    types = {"id": text, "label": text, "time": pyarrow.timestamp("ms", "UTC"), "model": text, "import_id": text}
+    schema = pyarrow.schema(list(types.items()))
+    columns = zip(zip(*rows, strict=True), schema.types, strict=True)
+    arrays = [pyarrow.array(values, kind) for values, kind in columns]
+    parquet.write_table(pyarrow.Table.from_arrays(arrays, schema=schema), path)
 
 
 async def _compose(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import NamedTuple
 
-from service.store.rows import DeletionCounts
+from service.store.rows import DeletionCounts, HeldLabel, decoding
 from service.store.work import decisions
 from service.store.work.statements import Lock, Query, Work
 
@@ -103,6 +104,30 @@ def remove(id_: str, models: list[str]) -> Work[DeletionCounts]:
     held = yield Query(f"DELETE FROM held WHERE model IN ({of}) AND id = $2 RETURNING id", (models, id_))
     yield from decisions.remove(id_, models)
     return DeletionCounts(len(predictions), len(labels), len(held))
+
+
+def held_before(before_ms: int, limit: int) -> Work[list[HeldLabel]]:
+    """Read up to `limit` labels that arrived before this time and whose predictions never arrived, oldest first."""
+    rows = yield Query(
+        "SELECT m.name, h.id, h.label, h.given_ms, h.import_id FROM held h JOIN models m ON m.key = h.model"
+        " WHERE h.given_ms < $1 ORDER BY h.given_ms, m.name, h.id LIMIT $2",
+        (before_ms, limit),
+    )
+    with decoding("its table held"):
+        return [HeldLabel(model, id_, json.loads(label), *given) for model, id_, label, *given in rows]
+
+
+def remove_held(labels: list[HeldLabel]) -> Work[int]:
+    """Remove held labels, unless another label has replaced them meanwhile. Return their number."""
+    removed = 0
+    for label in labels:
+        rows = yield Query(
+            "DELETE FROM held WHERE id = $1 AND given_ms = $2 AND model = (SELECT key FROM models WHERE name = $3)"
+            " RETURNING id",
+            (label.id, label.given_ms, label.model),
+        )
+        removed += len(rows)
+    return removed
 
 
 def prune_held(before_ms: int) -> Work[int]:

@@ -30,6 +30,7 @@ from service.store.databases.database import Database
 from service.store.housekeeping import keep_house
 from service.store.label_rules import RefusedLabelsError
 from service.store.rows import Label
+from service.store.store import LATEST_MS
 from tests.service.store.conftest import Run
 from tests.service.store.rows import HOUR, START, assert_same, batch, count, version
 from tests.service.store.test_observed import without_logits
@@ -286,7 +287,7 @@ def test_a_place_that_cannot_be_written_takes_nothing(run: Run[Any], tmp_path: P
         assert await stored(store) == before
         # Housekeeping removes nothing either, and goes on once the archive works.
         archive = Archive(store, str(tmp_path / "file" / "archive"))
-        task = asyncio.create_task(keep_house(store, 1, 72, archive=archive.run, seconds=0.01))
+        task = asyncio.create_task(keep_house(store, 1, 72, archive=archive, seconds=0.01))
         while (await store.read_archive()).failures < 5:
             await asyncio.sleep(0.01)
         assert await stored(store) == before
@@ -520,3 +521,65 @@ def test_kill_9_while_it_archives(address: str, tmp_path: Path, kills: int) -> N
         archived(files_of(tmp_path))
     assert together(archived(files_of(tmp_path)), asyncio.run(rest())).keys() <= before.keys()
     assert archived(files_of(tmp_path)) == before
+
+
+def test_labels_that_waited_in_vain_are_kept_for_a_join(
+    run: Run[Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Late labels of archived answers with ids of your own: the store cannot know these ids any more."""
+
+    async def check(store: Store) -> None:
+        await store.put_version(version())
+        own = batch(3, own=["a", "b", "c"])
+        await store.put_predictions(own)
+        archive = Archive(store, str(tmp_path / "archive"))
+        await archive.run(BEFORE)
+        late = [Label("a", "dog", model="m"), Label("b", 2, model="m"), Label("never", 0, model="m")]
+        counts = await store.put_labels(late, "import 1")
+        assert counts.held == 3
+        (tmp_path / "file").write_text("")
+        with pytest.raises(ArchiveError, match="cannot be used"):
+            await Archive(store, str(tmp_path / "file")).keep_labels(LATEST_MS)
+        assert (await store.read_held())["m"].count == 3
+        assert await archive.keep_labels(BEFORE) == 0, "they have not waited that long"
+        task = asyncio.create_task(keep_house(store, 1, 0, archive=archive, seconds=0.01))
+        while await store.read_held():
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        task.cancel()
+        assert "removed 3 labels that had waited 0 hours" in caplog.text and "the archive has them" in caplog.text
+        labels = [
+            row for path in (tmp_path / "archive/m").glob("labels-*.parquet") for row in pq.read_table(path).to_pylist()
+        ]
+        assert [(row["id"], row["label"], row["import_id"]) for row in sorted(labels, key=lambda row: row["id"])] == [
+            ("a", "dog", "import 1"),
+            ("b", "café", "import 1"),
+            ("never", "cat", "import 1"),
+        ]
+        assert len(archived(files_of(tmp_path / "archive/m/v1"))) == 3
+        # A process that was killed before the removal writes the same file again.
+        await store.put_labels([Label("a", "dog", model="m")])
+        waiting = await store.read_held_before(LATEST_MS)
+        for _ in range(2):
+            with pytest.raises(KilledError):
+                await killed_before_removal(archive, store)
+        assert waiting == await store.read_held_before(LATEST_MS) and len(waiting) == 1
+        assert await archive.keep_labels(LATEST_MS) == 1
+        assert len(list((tmp_path / "archive/m").glob("labels-*.parquet"))) == 2
+        # A label that replaces another one meanwhile stays.
+        await store.put_labels([Label("a", "dog", model="m")])
+        old = await store.read_held_before(LATEST_MS)
+        await asyncio.sleep(0.005)
+        await store.put_labels([Label("a", "cat", correct=True, model="m")])
+        assert await store.remove_held(old) == 0 and (await store.read_held())["m"].count == 1
+
+    run(check)
+
+
+async def killed_before_removal(archive: Archive, store: Store) -> None:
+    async def remove_held(labels: Any) -> int:
+        raise KilledError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "remove_held", remove_held)
+        await archive.keep_labels(LATEST_MS)
