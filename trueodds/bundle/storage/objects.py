@@ -32,6 +32,10 @@ class BucketError(UserError, OSError):
     """A bucket cannot be read or written now. The message says which, why, and what to do."""
 
 
+class MissingPackageError(UserError, ImportError):
+    """A package for a kind of URL is not installed. No extra has it."""
+
+
 class ChangedError(Exception):
     """An object has changed since it was read."""
 
@@ -87,6 +91,7 @@ class Objects:
 
         Raises:
             MissingExtraError: fsspec, or its package for this URL, is not installed.
+            MissingPackageError: gcsfs is not installed.
         """
         try:
             from fsspec.core import url_to_fs
@@ -97,6 +102,9 @@ class Objects:
                 options["config_kwargs"] = {**timeouts, "retries": {"mode": "standard", "total_max_attempts": 2}}
             files, path = url_to_fs(self.url.rstrip("/"), **options)
         except ImportError as error:
+            if self._scheme in ("gs", "gcs"):
+                message = f"{self.url} needs the package gcsfs, which is not installed here: pip install gcsfs"
+                raise MissingPackageError(message) from None
             raise MissingExtraError(self.url, (error.name or "s3fs").partition(".")[0], EXTRA) from None
         except ValueError as error:
             raise BucketError(f"{self.url}: {error}; expected s3://bucket/prefix, or the path of a folder") from None
