@@ -110,9 +110,9 @@ def rows_of(file: int, after: str, limit: int) -> Work[list[StoredPrediction]]:
     return [stored_prediction(row) for row in rows]
 
 
-def waits(file: int) -> Work[bool]:
-    """Return whether a file is sealed and not finished."""
-    rows = yield Query("SELECT key FROM archive_files WHERE key = $1 AND state = 1", (file,))
+def waits(file: ArchiveFile) -> Work[bool]:
+    """Return whether no process has finished a sealed file yet."""
+    rows = yield Query("SELECT key FROM archive_files WHERE key = $1 AND state = 1", (file.key,))
     return bool(rows)
 
 
