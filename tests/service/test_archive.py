@@ -15,7 +15,8 @@ from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.hooks import until
 from tests.service.test_process import server
-from tests.service.tiny_bundle import CLASSES
+from tests.service.tiny_bundle import CLASSES, write_bundle
+from trueodds.bundle import open_models
 from trueodds.client import Client as Calls
 
 OLD = time.time() - 20 * 86_400
@@ -86,6 +87,7 @@ def test_a_service_archives_and_says_so(models: Path, tmp_path: Path) -> None:
 @pytest.mark.full
 def test_doctor_sees_an_archive_that_fails(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
+    open_models(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
     with server(tmp_path, "--retention-days", "9", "--archive", str(tmp_path / "file")) as (http, _):
         client = Calls(str(http.base_url).rstrip("/"))
         until(lambda: client.problem())

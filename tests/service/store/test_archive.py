@@ -31,7 +31,7 @@ from service.store.housekeeping import keep_house
 from service.store.label_rules import RefusedLabelsError
 from service.store.rows import Label
 from service.store.store import LATEST_MS
-from tests.service.store.conftest import Run
+from tests.service.store.conftest import opened
 from tests.service.store.rows import HOUR, START, assert_same, batch, count, version
 from tests.service.store.test_observed import without_logits
 from trueodds.bundle.storage.objects import BucketError
@@ -91,37 +91,34 @@ def files_of(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.parquet"))
 
 
-def test_the_archive_takes_whole_days_with_the_columns_of_the_export(run: Run[Any], tmp_path: Path) -> None:
-    async def check(store: Store) -> None:
-        await filled(store)
-        before, sums = await stored(store), await store.read_sums("m", "v1")
-        archive = Archive(store, str(tmp_path))
-        assert await archive.run(BEFORE + 5 * HOUR) == 3 * 91 == (await store.read_archive()).answers
-        files = files_of(tmp_path)
-        assert {path.parent.relative_to(tmp_path).as_posix() for path in files} == {
-            "m/v1",
-            "m~shadow/v2",
-            "%2E.%2Fo/1",
-        }
-        assert len(files) == 9 and len({path.name[:10] for path in files}) == 3, "one a version and day"
-        after = await stored(store)
-        assert together(archived(files), after) == before
-        assert {row["time"].timestamp() * 1000 >= BEFORE for row in after.values()} == {True}
-        assert_same(await store.read_sums("m", "v1"), sums)
-        schema = pq.read_schema(files[0])
-        writer = tables.ParquetWriter(tables.columns_of(version(), probabilities=True))
-        one = next(path for path in files if path.parent.name == "v1")
-        assert pq.read_schema(one).equals(pq.read_schema(pa_file(tmp_path / "empty", writer))) and schema
-        assert await archive.run(BEFORE) == 0 and files_of(tmp_path) == files
-        state = await store.read_archive()
-        assert (state.files, state.answers, state.labelled, state.waiting) == (9, 273, 3 * 41, 0), (
-            "a label counts for the shadow too"
-        )
-        assert (state.failures, state.problem) == (0, None) and state.last_ms is not None
-        assert await store.database.read(partial(count, "archiving")) == 0
-        assert await store.database.read(partial(count, "replaced")) == 4, "those of the day that stays"
-
-    run(check)
+async def test_the_archive_takes_whole_days_with_the_columns_of_the_export(store: Store, tmp_path: Path) -> None:
+    await filled(store)
+    before, sums = await stored(store), await store.read_sums("m", "v1")
+    archive = Archive(store, str(tmp_path))
+    assert await archive.run(BEFORE + 5 * HOUR) == 3 * 91 == (await store.read_archive()).answers
+    files = files_of(tmp_path)
+    assert {path.parent.relative_to(tmp_path).as_posix() for path in files} == {
+        "m/v1",
+        "m~shadow/v2",
+        "%2E.%2Fo/1",
+    }
+    assert len(files) == 9 and len({path.name[:10] for path in files}) == 3, "one a version and day"
+    after = await stored(store)
+    assert together(archived(files), after) == before
+    assert {row["time"].timestamp() * 1000 >= BEFORE for row in after.values()} == {True}
+    assert_same(await store.read_sums("m", "v1"), sums)
+    schema = pq.read_schema(files[0])
+    writer = tables.ParquetWriter(tables.columns_of(version(), probabilities=True))
+    one = next(path for path in files if path.parent.name == "v1")
+    assert pq.read_schema(one).equals(pq.read_schema(pa_file(tmp_path / "empty", writer))) and schema
+    assert await archive.run(BEFORE) == 0 and files_of(tmp_path) == files
+    state = await store.read_archive()
+    assert (state.files, state.answers, state.labelled, state.waiting) == (9, 273, 3 * 41, 0), (
+        "a label counts for the shadow too"
+    )
+    assert (state.failures, state.problem) == (0, None) and state.last_ms is not None
+    assert await store.database.read(partial(count, "archiving")) == 0
+    assert await store.database.read(partial(count, "replaced")) == 4, "those of the day that stays"
 
 
 def pa_file(path: Path, writer: tables.ParquetWriter) -> Path:
@@ -129,41 +126,34 @@ def pa_file(path: Path, writer: tables.ParquetWriter) -> Path:
     return path
 
 
-def test_what_retention_would_keep_stays(run: Run[Any], tmp_path: Path) -> None:
+async def test_what_retention_would_keep_stays(store: Store, tmp_path: Path) -> None:
     """Labels that the evidence has not used, and answers whose window is open."""
-
-    async def check(store: Store) -> None:
-        await store.put_version(version())
-        old = batch(6)
-        await store.put_predictions(old)
-        await store.update_state("m", "v1", "alarm", lambda state, block: len(block))
-        await store.put_labels([Label(id_, 0) for id_ in old.ids[:2]])
-        archive = Archive(store, str(tmp_path))
-        assert await archive.run(BEFORE) == 4
-        assert {id_ for _, id_ in await stored(store)} == set(old.ids[:2])
-        await store.update_state("m", "v1", "alarm", lambda state, block: len(block))
-        assert await archive.run(BEFORE) == 2
-        assert {row["label"] for row in archived(files_of(tmp_path)).values()} == {None, "cat"}
-        with pytest.raises(RefusedLabelsError, match="older than the retention time"):
-            await store.put_labels([Label(old.ids[3], 0)])
-
-    run(check)
+    await store.put_version(version())
+    old = batch(6)
+    await store.put_predictions(old)
+    await store.update_state("m", "v1", "alarm", lambda state, block: len(block))
+    await store.put_labels([Label(id_, 0) for id_ in old.ids[:2]])
+    archive = Archive(store, str(tmp_path))
+    assert await archive.run(BEFORE) == 4
+    assert {id_ for _, id_ in await stored(store)} == set(old.ids[:2])
+    await store.update_state("m", "v1", "alarm", lambda state, block: len(block))
+    assert await archive.run(BEFORE) == 2
+    assert {row["label"] for row in archived(files_of(tmp_path)).values()} == {None, "cat"}
+    with pytest.raises(RefusedLabelsError, match="older than the retention time"):
+        await store.put_labels([Label(old.ids[3], 0)])
 
 
-def test_large_days_become_several_files(run: Run[Any], tmp_path: Path) -> None:
-    async def check(store: Store) -> None:
-        await store.put_version(version())
-        await store.put_predictions(batch(50))
-        before = await stored(store)
-        moved = [await store.move_to_archive(BEFORE, most=20, file_bytes=224 * 7, limit=5)]
-        assert moved == [20] and len(await store.read_archive_files()) == 2, "two of 10: a file is full from 7 on"
-        assert (await store.read_archive()).waiting == 20
-        archive = Archive(store, str(tmp_path))
-        assert await archive.run(BEFORE) == 50
-        assert [pq.read_metadata(path).num_rows for path in files_of(tmp_path)] == [10, 10, 30]
-        assert archived(files_of(tmp_path)) == before
-
-    run(check)
+async def test_large_days_become_several_files(store: Store, tmp_path: Path) -> None:
+    await store.put_version(version())
+    await store.put_predictions(batch(50))
+    before = await stored(store)
+    moved = [await store.move_to_archive(BEFORE, most=20, file_bytes=224 * 7, limit=5)]
+    assert moved == [20] and len(await store.read_archive_files()) == 2, "two of 10: a file is full from 7 on"
+    assert (await store.read_archive()).waiting == 20
+    archive = Archive(store, str(tmp_path))
+    assert await archive.run(BEFORE) == 50
+    assert [pq.read_metadata(path).num_rows for path in files_of(tmp_path)] == [10, 10, 30]
+    assert archived(files_of(tmp_path)) == before
 
 
 class KilledError(Exception):
@@ -262,8 +252,8 @@ def test_a_kill_at_every_step_loses_nothing_and_writes_nothing_twice(address: st
     asyncio.run(main())
 
 
-def test_processes_at_once_write_each_answer_once(run: Run[Any], tmp_path: Path) -> None:
-    async def check(one: Store, two: Store, three: Store) -> None:
+async def test_processes_at_once_write_each_answer_once(address: str, tmp_path: Path) -> None:
+    async with opened(address) as one, opened(address) as two, opened(address) as three:
         await filled(one, rows=30)
         before = await stored(one)
         archives = [Archive(store, str(tmp_path)) for store in (one, two, three)]
@@ -271,57 +261,48 @@ def test_processes_at_once_write_each_answer_once(run: Run[Any], tmp_path: Path)
         assert sum(written) == 3 * 71
         assert together(archived(files_of(tmp_path)), await stored(one)) == before
 
-    run(check)
+
+async def test_a_place_that_cannot_be_written_takes_nothing(store: Store, tmp_path: Path) -> None:
+    await filled(store)
+    before = await stored(store)
+    (tmp_path / "file").write_text("")
+    for round_ in range(2):
+        with pytest.raises(ArchiveError, match=r"cannot be used: Not a directory.*; check the path"):
+            await Archive(store, str(tmp_path / "file" / "archive")).run(BEFORE)
+        state = await store.read_archive()
+        assert state.failures == round_ + 1 and "file" in (state.problem or "") and state.waiting == 0
+    assert await stored(store) == before
+    # Housekeeping removes nothing either, and goes on once the archive works.
+    archive = Archive(store, str(tmp_path / "file" / "archive"))
+    task = asyncio.create_task(keep_house(store, 1, 72, archive=archive, seconds=0.01))
+    while (await store.read_archive()).failures < 5:
+        await asyncio.sleep(0.01)
+    assert await stored(store) == before
+    (tmp_path / "file").unlink()
+    while await stored(store) or (await store.read_archive()).problem:
+        await asyncio.sleep(0.01)
+    task.cancel()
+    assert archived(files_of(tmp_path / "file")) == before
 
 
-def test_a_place_that_cannot_be_written_takes_nothing(run: Run[Any], tmp_path: Path) -> None:
-    async def check(store: Store) -> None:
-        await filled(store)
-        before = await stored(store)
-        (tmp_path / "file").write_text("")
-        for round_ in range(2):
-            with pytest.raises(ArchiveError, match=r"cannot be used: Not a directory.*; check the path"):
-                await Archive(store, str(tmp_path / "file" / "archive")).run(BEFORE)
-            state = await store.read_archive()
-            assert state.failures == round_ + 1 and "file" in (state.problem or "") and state.waiting == 0
-        assert await stored(store) == before
-        # Housekeeping removes nothing either, and goes on once the archive works.
-        archive = Archive(store, str(tmp_path / "file" / "archive"))
-        task = asyncio.create_task(keep_house(store, 1, 72, archive=archive, seconds=0.01))
-        while (await store.read_archive()).failures < 5:
-            await asyncio.sleep(0.01)
-        assert await stored(store) == before
-        (tmp_path / "file").unlink()
-        while await stored(store) or (await store.read_archive()).problem:
-            await asyncio.sleep(0.01)
-        task.cancel()
-        assert archived(files_of(tmp_path / "file")) == before
-
-    run(check)
-
-
-def test_a_full_disk_in_the_middle_keeps_the_rows(
-    run: Run[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_full_disk_in_the_middle_keeps_the_rows(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that have left the live tables wait in the store, and no others follow them."""
-
-    async def check(store: Store) -> None:
-        await filled(store)
-        before = await stored(store)
-        archive = Archive(store, str(tmp_path))
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "fsync", full)
-            for _ in range(2):
-                with pytest.raises(OSError, match=r"No space left on device.*; free some space"):
-                    await archive.run(BEFORE)
-                assert files_of(tmp_path) == [] and not list(tmp_path.rglob("*.part"))
-                state, kept = await store.read_archive(), await stored(store)
-                assert state.waiting + len(kept) == len(before)
-                assert state.answers == 0 and "No space left" in (state.problem or "")
-        assert await archive.run(BEFORE) == 273
-        assert together(archived(files_of(tmp_path)), await stored(store)) == before
-
-    run(check)
+    await filled(store)
+    before = await stored(store)
+    archive = Archive(store, str(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        for _ in range(2):
+            with pytest.raises(OSError, match=r"No space left on device.*; free some space"):
+                await archive.run(BEFORE)
+            assert files_of(tmp_path) == [] and not list(tmp_path.rglob("*.part"))
+            state, kept = await store.read_archive(), await stored(store)
+            assert state.waiting + len(kept) == len(before)
+            assert state.answers == 0 and "No space left" in (state.problem or "")
+    assert await archive.run(BEFORE) == 273
+    assert together(archived(files_of(tmp_path)), await stored(store)) == before
 
 
 def full(handle: int) -> None:
@@ -329,96 +310,86 @@ def full(handle: int) -> None:
 
 
 @pytest.mark.parametrize("damage", ["other", "cut", "gone"])
-def test_what_the_place_returns_is_compared(
-    run: Run[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+async def test_what_the_place_returns_is_compared(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
-    async def check(store: Store) -> None:
-        await filled(store)
-        before = await stored(store)
-        original = FolderPlace.fetch
+    await filled(store)
+    before = await stored(store)
+    original = FolderPlace.fetch
 
-        def fetch(self: FolderPlace, name: str, target: Path) -> bool:
-            there = original(self, name, target)
-            data = target.read_bytes()
-            target.write_bytes(data[:-9] if damage == "cut" else data[:40] + b"?" + data[41:])
-            return there and damage != "gone"
+    def fetch(self: FolderPlace, name: str, target: Path) -> bool:
+        there = original(self, name, target)
+        data = target.read_bytes()
+        target.write_bytes(data[:-9] if damage == "cut" else data[:40] + b"?" + data[41:])
+        return there and damage != "gone"
 
-        archive = Archive(store, str(tmp_path))
-        with monkeypatch.context() as patch:
-            patch.setattr(FolderPlace, "fetch", fetch)
-            with pytest.raises(ArchiveError, match="is not there" if damage == "gone" else "does not return"):
-                await archive.run(BEFORE)
-        state = await store.read_archive()
-        assert state.answers == 0 and state.waiting + len(await stored(store)) == len(before)
-        assert await archive.run(BEFORE) == 273
-        assert together(archived(files_of(tmp_path)), await stored(store)) == before
-
-    run(check)
-
-
-def test_another_file_under_the_name_is_kept(run: Run[Any], tmp_path: Path) -> None:
-    """A copy of the store writes to the same archive: refused by name. The same answers in other bytes are accepted."""
-
-    async def check(store: Store) -> None:
-        await store.put_version(version())
-        await store.put_predictions(batch(9))
-        before = await stored(store)
-        archive = Archive(store, str(tmp_path))
-        await store.move_to_archive(BEFORE)
-        archive._id = await store.secret("archive", "12345678")
-        (file,) = await store.read_archive_files()
-        path = tmp_path / archive._name(file)
-        path.parent.mkdir(parents=True)
-        for content in (b"something", b""):
-            path.write_bytes(content)
-            with pytest.raises(ArchiveError, match=r"holds something else; move that file away.*--archive"):
-                await archive.run(BEFORE)
-            assert path.read_bytes() == content and (await store.read_archive()).waiting == 9
-        path.unlink()
-        assert await archive.run(BEFORE) == 9
-        table = pq.read_table(path)
-        await store.put_predictions(batch(9, seed=1))
-        await store.move_to_archive(BEFORE)
-        (file,) = await store.read_archive_files()
-        pq.write_table(table, tmp_path / archive._name(file))
-        with pytest.raises(ArchiveError, match="holds something else"):
+    archive = Archive(store, str(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderPlace, "fetch", fetch)
+        with pytest.raises(ArchiveError, match="is not there" if damage == "gone" else "does not return"):
             await archive.run(BEFORE)
-        (tmp_path / archive._name(file)).unlink()
-        assert await archive.run(BEFORE) == 9
-        await store.put_predictions(batch(9, seed=2))
-        await store.move_to_archive(BEFORE)
-        (file,) = await store.read_archive_files()
-        elsewhere = Archive(store, str(tmp_path / "elsewhere"))
-        elsewhere._id = archive._id
-        target = tmp_path / "made.parquet"
-        from service.predict.stored.archive import _compose
-
-        await _compose(target, store.read_archive_rows(file), version(), 0.0)
-        pq.write_table(pq.read_table(target), tmp_path / archive._name(file), compression="zstd")
-        assert await archive.run(BEFORE) == 9, "the bytes of another release of pyarrow"
-        assert before.keys() <= archived(files_of(tmp_path / "m")).keys()
-
-    run(check)
+    state = await store.read_archive()
+    assert state.answers == 0 and state.waiting + len(await stored(store)) == len(before)
+    assert await archive.run(BEFORE) == 273
+    assert together(archived(files_of(tmp_path)), await stored(store)) == before
 
 
-def test_the_rows_of_a_file_that_vanish_are_damage(run: Run[Any], tmp_path: Path) -> None:
-    async def check(store: Store) -> None:
-        from service.store.rows import StoreError
-        from service.store.work.statements import Query, Work
+async def test_another_file_under_the_name_is_kept(store: Store, tmp_path: Path) -> None:
+    """A copy of the store writes to the same archive: refused by name. The same answers in other bytes are accepted."""
+    await store.put_version(version())
+    await store.put_predictions(batch(9))
+    before = await stored(store)
+    archive = Archive(store, str(tmp_path))
+    await store.move_to_archive(BEFORE)
+    archive._id = await store.secret("archive", "12345678")
+    (file,) = await store.read_archive_files()
+    path = tmp_path / archive._name(file)
+    path.parent.mkdir(parents=True)
+    for content in (b"something", b""):
+        path.write_bytes(content)
+        with pytest.raises(ArchiveError, match=r"holds something else; move that file away.*--archive"):
+            await archive.run(BEFORE)
+        assert path.read_bytes() == content and (await store.read_archive()).waiting == 9
+    path.unlink()
+    assert await archive.run(BEFORE) == 9
+    table = pq.read_table(path)
+    await store.put_predictions(batch(9, seed=1))
+    await store.move_to_archive(BEFORE)
+    (file,) = await store.read_archive_files()
+    pq.write_table(table, tmp_path / archive._name(file))
+    with pytest.raises(ArchiveError, match="holds something else"):
+        await archive.run(BEFORE)
+    (tmp_path / archive._name(file)).unlink()
+    assert await archive.run(BEFORE) == 9
+    await store.put_predictions(batch(9, seed=2))
+    await store.move_to_archive(BEFORE)
+    (file,) = await store.read_archive_files()
+    elsewhere = Archive(store, str(tmp_path / "elsewhere"))
+    elsewhere._id = archive._id
+    target = tmp_path / "made.parquet"
+    from service.predict.stored.archive import _compose
 
-        await store.put_version(version())
-        await store.put_predictions(batch(9))
-        await store.move_to_archive(BEFORE)
+    await _compose(target, store.read_archive_rows(file), version(), 0.0)
+    pq.write_table(pq.read_table(target), tmp_path / archive._name(file), compression="zstd")
+    assert await archive.run(BEFORE) == 9, "the bytes of another release of pyarrow"
+    assert before.keys() <= archived(files_of(tmp_path / "m")).keys()
 
-        def lose() -> Work[None]:
-            yield Query("DELETE FROM archiving WHERE id = (SELECT min(id) FROM archiving)")
 
-        await store.database.write(lose)
-        with pytest.raises(StoreError, match="8 of the 9 answers"):
-            await Archive(store, str(tmp_path)).run(BEFORE)
-        assert files_of(tmp_path) == []
+async def test_the_rows_of_a_file_that_vanish_are_damage(store: Store, tmp_path: Path) -> None:
+    from service.store.rows import StoreError
+    from service.store.work.statements import Query, Work
 
-    run(check)
+    await store.put_version(version())
+    await store.put_predictions(batch(9))
+    await store.move_to_archive(BEFORE)
+
+    def lose() -> Work[None]:
+        yield Query("DELETE FROM archiving WHERE id = (SELECT min(id) FROM archiving)")
+
+    await store.database.write(lose)
+    with pytest.raises(StoreError, match="8 of the 9 answers"):
+        await Archive(store, str(tmp_path)).run(BEFORE)
+    assert files_of(tmp_path) == []
 
 
 @pytest.fixture
@@ -429,39 +400,35 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[buckets.Store]:
         yield bucket
 
 
-def test_a_bucket(run: Run[Any], bucket: buckets.Store, tmp_path: Path) -> None:
+async def test_a_bucket(store: Store, bucket: buckets.Store, tmp_path: Path) -> None:
     """S3 with conditional writes: refused, away, back, and read back."""
-
-    async def check(store: Store) -> None:
-        await filled(store)
-        before = await stored(store)
-        url = "s3://bucket/old/answers"
-        archive = Archive(store, url + "/")
-        for fault in ("denies", "away"):
-            if fault == "denies":
-                bucket.fault = "denies"
-            else:
-                bucket.stop()
-            with pytest.raises(BucketError, match="denies access" if fault == "denies" else "cannot be reached"):
-                await archive.run(BEFORE)
-            assert await stored(store) == before and (await store.read_archive()).waiting == 0
-            bucket.heal()
-        with pytest.raises(BucketError, match="does not exist"):
-            await Archive(store, "s3://nowhere/old").run(BEFORE)
-        assert await archive.run(BEFORE) == 273
-        files = fsspec.filesystem("s3")
-        found = list[Path]()
-        for name in files.find("bucket/old/answers"):
-            if name.endswith(".parquet"):
-                found.append(tmp_path / f"{len(found)}.parquet")
-                found[-1].write_bytes(files.cat_file(name))
-        assert len(found) == 9 and together(archived(found), await stored(store)) == before
-        place, source = BucketPlace(url), tmp_path / "other"
-        source.write_bytes(b"other")
-        name = files.find("bucket/old/answers/m")[0].removeprefix("bucket/old/answers/")
-        assert not place.create(name, source) and files.cat_file(f"{url}/{name}") != b"other"
-
-    run(check)
+    await filled(store)
+    before = await stored(store)
+    url = "s3://bucket/old/answers"
+    archive = Archive(store, url + "/")
+    for fault in ("denies", "away"):
+        if fault == "denies":
+            bucket.fault = "denies"
+        else:
+            bucket.stop()
+        with pytest.raises(BucketError, match="denies access" if fault == "denies" else "cannot be reached"):
+            await archive.run(BEFORE)
+        assert await stored(store) == before and (await store.read_archive()).waiting == 0
+        bucket.heal()
+    with pytest.raises(BucketError, match="does not exist"):
+        await Archive(store, "s3://nowhere/old").run(BEFORE)
+    assert await archive.run(BEFORE) == 273
+    files = fsspec.filesystem("s3")
+    found = list[Path]()
+    for name in files.find("bucket/old/answers"):
+        if name.endswith(".parquet"):
+            found.append(tmp_path / f"{len(found)}.parquet")
+            found[-1].write_bytes(files.cat_file(name))
+    assert len(found) == 9 and together(archived(found), await stored(store)) == before
+    place, source = BucketPlace(url), tmp_path / "other"
+    source.write_bytes(b"other")
+    name = files.find("bucket/old/answers/m")[0].removeprefix("bucket/old/answers/")
+    assert not place.create(name, source) and files.cat_file(f"{url}/{name}") != b"other"
 
 
 def test_a_bucket_of_google(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -523,57 +490,53 @@ def test_kill_9_while_it_archives(address: str, tmp_path: Path, kills: int) -> N
     assert archived(files_of(tmp_path)) == before
 
 
-def test_labels_that_waited_in_vain_are_kept_for_a_join(
-    run: Run[Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_labels_that_waited_in_vain_are_kept_for_a_join(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Late labels of archived answers with ids of your own: the store cannot know these ids any more."""
-
-    async def check(store: Store) -> None:
-        await store.put_version(version())
-        own = batch(3, own=["a", "b", "c"])
-        await store.put_predictions(own)
-        archive = Archive(store, str(tmp_path / "archive"))
-        await archive.run(BEFORE)
-        late = [Label("a", "dog", model="m"), Label("b", 2, model="m"), Label("never", 0, model="m")]
-        counts = await store.put_labels(late, "import 1")
-        assert counts.held == 3
-        (tmp_path / "file").write_text("")
-        with pytest.raises(ArchiveError, match="cannot be used"):
-            await Archive(store, str(tmp_path / "file")).keep_labels(LATEST_MS)
-        assert (await store.read_held())["m"].count == 3
-        assert await archive.keep_labels(BEFORE) == 0, "they have not waited that long"
-        task = asyncio.create_task(keep_house(store, 1, 0, archive=archive, seconds=0.01))
-        while await store.read_held():
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1)
-        task.cancel()
-        assert "removed 3 labels that had waited 0 hours" in caplog.text and "the archive has them" in caplog.text
-        labels = [
-            row for path in (tmp_path / "archive/m").glob("labels-*.parquet") for row in pq.read_table(path).to_pylist()
-        ]
-        assert [(row["id"], row["label"], row["import_id"]) for row in sorted(labels, key=lambda row: row["id"])] == [
-            ("a", "dog", "import 1"),
-            ("b", "café", "import 1"),
-            ("never", "cat", "import 1"),
-        ]
-        assert len(archived(files_of(tmp_path / "archive/m/v1"))) == 3
-        # A process that was killed before the removal writes the same file again.
-        await store.put_labels([Label("a", "dog", model="m")])
-        waiting = await store.read_held_before(LATEST_MS)
-        for _ in range(2):
-            with pytest.raises(KilledError):
-                await killed_before_removal(archive, store)
-        assert waiting == await store.read_held_before(LATEST_MS) and len(waiting) == 1
-        assert await archive.keep_labels(LATEST_MS) == 1
-        assert len(list((tmp_path / "archive/m").glob("labels-*.parquet"))) == 2
-        # A label that replaces another one meanwhile stays.
-        await store.put_labels([Label("a", "dog", model="m")])
-        old = await store.read_held_before(LATEST_MS)
-        await asyncio.sleep(0.005)
-        await store.put_labels([Label("a", "cat", correct=True, model="m")])
-        assert await store.remove_held(old) == 0 and (await store.read_held())["m"].count == 1
-
-    run(check)
+    await store.put_version(version())
+    own = batch(3, own=["a", "b", "c"])
+    await store.put_predictions(own)
+    archive = Archive(store, str(tmp_path / "archive"))
+    await archive.run(BEFORE)
+    late = [Label("a", "dog", model="m"), Label("b", 2, model="m"), Label("never", 0, model="m")]
+    counts = await store.put_labels(late, "import 1")
+    assert counts.held == 3
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ArchiveError, match="cannot be used"):
+        await Archive(store, str(tmp_path / "file")).keep_labels(LATEST_MS)
+    assert (await store.read_held())["m"].count == 3
+    assert await archive.keep_labels(BEFORE) == 0, "they have not waited that long"
+    task = asyncio.create_task(keep_house(store, 1, 0, archive=archive, seconds=0.01))
+    while await store.read_held():
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    task.cancel()
+    assert "removed 3 labels that had waited 0 hours" in caplog.text and "the archive has them" in caplog.text
+    labels = [
+        row for path in (tmp_path / "archive/m").glob("labels-*.parquet") for row in pq.read_table(path).to_pylist()
+    ]
+    assert [(row["id"], row["label"], row["import_id"]) for row in sorted(labels, key=lambda row: row["id"])] == [
+        ("a", "dog", "import 1"),
+        ("b", "café", "import 1"),
+        ("never", "cat", "import 1"),
+    ]
+    assert len(archived(files_of(tmp_path / "archive/m/v1"))) == 3
+    # A process that was killed before the removal writes the same file again.
+    await store.put_labels([Label("a", "dog", model="m")])
+    waiting = await store.read_held_before(LATEST_MS)
+    for _ in range(2):
+        with pytest.raises(KilledError):
+            await killed_before_removal(archive, store)
+    assert waiting == await store.read_held_before(LATEST_MS) and len(waiting) == 1
+    assert await archive.keep_labels(LATEST_MS) == 1
+    assert len(list((tmp_path / "archive/m").glob("labels-*.parquet"))) == 2
+    # A label that replaces another one meanwhile stays.
+    await store.put_labels([Label("a", "dog", model="m")])
+    old = await store.read_held_before(LATEST_MS)
+    await asyncio.sleep(0.005)
+    await store.put_labels([Label("a", "cat", correct=True, model="m")])
+    assert await store.remove_held(old) == 0 and (await store.read_held())["m"].count == 1
 
 
 async def killed_before_removal(archive: Archive, store: Store) -> None:
