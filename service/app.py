@@ -27,7 +27,7 @@ from service.observe import decision_route, decision_schemas, kserve_route, obse
 from service.observe.parquet import ParquetFiles
 from service.predict import predict_route, predict_schemas
 from service.predict.stored import stored_route
-from service.predict.stored.archive import Archive
+from service.predict.stored.archive import AnswerArchive
 from service.report import pages, question_route, report_route
 from service.report.questions import Overview
 from service.report.recent import RecentLabels
@@ -67,7 +67,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             if chosen.read_only:
                 yield shared
                 return
-            archive = Archive(store, chosen.archive, audit_share=chosen.audit_share) if chosen.archive else None
+            archive = AnswerArchive(store, chosen.archive, audit_share=chosen.audit_share) if chosen.archive else None
             housekeeping = keep_house(store, chosen.retention_days, chosen.hold_hours, archive=archive)
             pairs = kserve_route.keep_pairs(store, runtime.telemetry)
             told = store, chosen, runtime.telemetry

@@ -27,7 +27,7 @@ from benchmarks.faults import postgres
 from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.scaling.partitions import MONTH_MS, MONTHS, START, partitioned
 from service.ids import new_ids
-from service.predict.stored.archive import Archive
+from service.predict.stored.archive import AnswerArchive
 from service.store import Store, open_store
 from service.store.rows import Label, PredictionBatch, Version
 from service.store.work.archiving import DAY_MS
@@ -183,7 +183,7 @@ async def _retention(store: Store, connection: Any, rows: int) -> Numbers:
     folder = Path(tempfile.mkdtemp(prefix="trueodds-archive-benchmark-"))
     try:
         started, count = time.perf_counter(), 0
-        archive = Archive(store, str(folder))
+        archive = AnswerArchive(store, str(folder))
         days = (1 + -(-step // DAY_MS)) * DAY_MS  # whole days, of which the first has two hours of answers
         count = await archive.run(START - START % DAY_MS + days)
         archived = count / (time.perf_counter() - started)

@@ -465,7 +465,7 @@ class Store:
         await self.database.write(archiving.seal)
         return moved
 
-    read_archive_files = _reads(archiving.sealed)
+    read_archive_files = _reads(archiving.waiting_files)
     is_archive_file_waiting = _reads(archiving.waits)
     note_archive_problem = _writes(archiving.note_problem)
     read_archive = _reads(archiving.state)

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from service.http.parameters import moment_of
 from service.predict.stored import tables
-from service.predict.stored.archive_places import Place, place_of
+from service.predict.stored.archive_places import ArchivePlace, place_of
 from service.store import Store, StoreError
 from service.store.rows import ArchiveFile, HeldLabel, StoredPrediction, Version
 from service.store.work.archiving import DAY_MS
@@ -35,7 +35,7 @@ class ArchiveError(UserError, OSError):
     """The archive cannot be used, or holds something else than was written. No answer is lost."""
 
 
-class Archive:
+class AnswerArchive:
     """The archive of one store."""
 
     def __init__(self, store: Store, address: str, *, audit_share: float = 0.0) -> None:
@@ -47,7 +47,7 @@ class Archive:
             audit_share: Audited share of the answers that act alone, for their columns.
         """
         self._store, self._address, self._audit_share = store, address, audit_share
-        self._place: Place = place_of(address)
+        self._place: ArchivePlace = place_of(address)
         self._id = ""
 
     async def run(self, before_ms: int) -> int:
@@ -124,26 +124,26 @@ class Archive:
         Raises:
             ArchiveError: The archive has another file under this name, or returns other bytes or rows.
         """
-        made, back = folder / "made.parquet", folder / "back.parquet"
+        source, back = folder / "source.parquet", folder / "back.parquet"
         version = next(v for v in await self._store.read_versions() if v.key == (file.model, file.version))
-        rows = await _compose(made, self._store.read_archive_rows(file), version, self._audit_share)
+        rows = await _compose(source, self._store.read_archive_rows(file), version, self._audit_share)
         if rows != file.answers:
             if await self._store.is_archive_file_waiting(file):
                 raise StoreError(f"the store has {rows:,} of the {file.answers:,} answers of archive file {file.key}")
             return False
-        await self._create(self._name(file), made, back)
+        await self._create(self._name(file), source, back)
         return True
 
-    async def _create(self, name: str, made: Path, back: Path) -> None:
+    async def _create(self, name: str, source: Path, back: Path) -> None:
         """Write a file under a name, read it back to `back`, and compare.
 
         Raises:
             ArchiveError: The archive holds something else under this name, or does not return what was written.
         """
-        is_new = await asyncio.to_thread(self._place.create, name, made)
+        is_new = await asyncio.to_thread(self._place.create, name, source)
         if not await asyncio.to_thread(self._place.fetch, name, back):
             raise ArchiveError(f"{self._address}/{name} was written and is not there; check the archive's settings")
-        if not await asyncio.to_thread(_is_same if is_new else _has_same_answers, made, back):
+        if not await asyncio.to_thread(_is_same if is_new else _has_same_answers, source, back):
             problem = "does not return what was written" if is_new else "holds something else"
             cure = "check its disk" if is_new else "move that file away, or give this store an archive of its own"
             raise ArchiveError(f"{self._address}/{name} {problem}; {cure} (--archive). Nothing was removed")
@@ -160,9 +160,9 @@ class Archive:
                 day = rows[0][2].date().isoformat()
                 name = f"{folder_of(model)}/labels-{day}-{self._id}-{digest}.parquet"
                 with tempfile.TemporaryDirectory(prefix="trueodds-archive-") as folder:
-                    made = Path(folder) / "made.parquet"
-                    await asyncio.to_thread(_compose_labels, made, rows)
-                    await self._create(name, made, Path(folder) / "back.parquet")
+                    source = Path(folder) / "source.parquet"
+                    await asyncio.to_thread(_compose_labels, source, rows)
+                    await self._create(name, source, Path(folder) / "back.parquet")
             removed += await self._store.remove_held(labels)
         return removed
 
@@ -224,28 +224,28 @@ async def _compose(
     return count
 
 
-def _is_same(made: Path, back: Path) -> bool:
+def _is_same(source: Path, back: Path) -> bool:
     """Return whether two files have the same bytes and the same number of rows."""
     from pyarrow import ArrowException, parquet
 
     try:
-        rows = [parquet.read_metadata(path).num_rows for path in (made, back)]
+        rows = [parquet.read_metadata(path).num_rows for path in (source, back)]
     except ArrowException:
         return False
-    return rows[0] == rows[1] and sha256(made) == sha256(back)
+    return rows[0] == rows[1] and sha256(source) == sha256(back)
 
 
-def _has_same_answers(made: Path, back: Path) -> bool:
+def _has_same_answers(source: Path, back: Path) -> bool:
     """Return whether two files hold the same answers.
 
     Their bytes may differ: an earlier attempt may have used another release of pyarrow or another audit share.
     """
     from pyarrow import ArrowException, parquet
 
-    if _is_same(made, back):
+    if _is_same(source, back):
         return True
     try:
-        with parquet.ParquetFile(made) as one, parquet.ParquetFile(back) as other:
+        with parquet.ParquetFile(source) as one, parquet.ParquetFile(back) as other:
             names = [name for name in one.schema_arrow.names if name not in tables.ACTING]
             if not set(names) <= set(other.schema_arrow.names) or one.metadata.num_rows != other.metadata.num_rows:
                 return False

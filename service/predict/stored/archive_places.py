@@ -18,7 +18,7 @@ from trueodds.files import naming
 _UNFINISHED = ".part"
 
 
-class Place(ABC):
+class ArchivePlace(ABC):
     """A place for files that are never overwritten.
 
     Raises:
@@ -38,7 +38,7 @@ class Place(ABC):
         """Copy a file from the place. Return whether it exists."""
 
 
-class FolderPlace(Place):
+class ArchiveFolder(ArchivePlace):
     """A folder. A file appears under its name when it is complete and on the disk."""
 
     def __init__(self, folder: Path) -> None:
@@ -102,7 +102,7 @@ def _sync(folder: Path) -> None:
             os.close(handle)
 
 
-class BucketPlace(Place):
+class ArchiveBucket(ArchivePlace):
     """Objects under a URL such as `s3://bucket/prefix`."""
 
     def __init__(self, url: str) -> None:
@@ -125,6 +125,6 @@ class BucketPlace(Place):
         return True
 
 
-def place_of(address: str) -> Place:
+def place_of(address: str) -> ArchivePlace:
     """Return the place of an address: a URL or the path of a folder."""
-    return BucketPlace(address.rstrip("/")) if is_url(address) else FolderPlace(Path(address))
+    return ArchiveBucket(address.rstrip("/")) if is_url(address) else ArchiveFolder(Path(address))

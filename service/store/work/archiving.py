@@ -65,7 +65,7 @@ def move(before_ms: int, after: str, limit: int, most_of: Callable[[int], int], 
                 " answers + $2 >= $4 THEN 1 ELSE 0 END WHERE key = $1",
                 (file, len(taken), labelled, most_of(version)),
             )
-            yield from retention.remove_locked(model, [id_ for id_, _ in taken])
+            yield from retention.remove_answers(model, [id_ for id_, _ in taken])
             moved += len(taken)
     return moved, rows[-1].id if len(rows) == limit else ""
 
@@ -89,7 +89,7 @@ def seal() -> Work[None]:
     yield Query("UPDATE archive_files SET state = 1 WHERE state = 0")
 
 
-def sealed() -> Work[list[ArchiveFile]]:
+def waiting_files() -> Work[list[ArchiveFile]]:
     """Return the files that wait for the archive, the oldest day first."""
     rows = yield Query(
         "SELECT f.key, m.name, v.version, f.day, f.answers FROM archive_files f JOIN versions v"

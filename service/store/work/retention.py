@@ -32,7 +32,7 @@ def prune(before_ms: int, after: str, limit: int, *, own: bool) -> Work[tuple[in
     labels = 0
     for model in sorted({row.model for row in rows}):
         yield lock_of_model(model)
-        labels += yield from remove_locked(model, [row.id for row in rows if row.model == model])
+        labels += yield from remove_answers(model, [row.id for row in rows if row.model == model])
     return len(rows), labels, rows[-1].id if len(rows) == limit else ""
 
 
@@ -56,7 +56,7 @@ def lock_of_model(model: int) -> Lock:
     return Lock("SELECT key FROM versions WHERE model = $1 ORDER BY key FOR NO KEY UPDATE", (model,))
 
 
-def remove_locked(model: int, ids: list[str]) -> Work[int]:
+def remove_answers(model: int, ids: list[str]) -> Work[int]:
     """Remove predictions of a model with their labels, under `lock_of_model`. Return the number of labels.
 
     A label that came after the predictions were found, just before the lock, is kept with its prediction.

@@ -7,7 +7,7 @@ import sys
 from functools import partial
 from typing import Any
 
-from service.predict.stored.archive import Archive
+from service.predict.stored.archive import AnswerArchive
 from service.store import open_store
 
 
@@ -16,7 +16,7 @@ async def main(address: str, folder: str, before: int) -> None:
     small: Any = partial(store.move_to_archive, most=120, limit=20)
     store.move_to_archive = small  # type: ignore[method-assign]
     print("ready", flush=True)
-    await Archive(store, folder).run(before)
+    await AnswerArchive(store, folder).run(before)
     await asyncio.sleep(60)
 
 

@@ -23,8 +23,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from benchmarks.faults import buckets
 from service.predict.stored import tables
-from service.predict.stored.archive import Archive, ArchiveError, folder_of
-from service.predict.stored.archive_places import BucketPlace, FolderPlace
+from service.predict.stored.archive import AnswerArchive, ArchiveError, folder_of
+from service.predict.stored.archive_places import ArchiveBucket, ArchiveFolder
 from service.store import Store, open_store
 from service.store.databases.database import Database
 from service.store.housekeeping import keep_house
@@ -94,7 +94,7 @@ def files_of(folder: Path) -> list[Path]:
 async def test_the_archive_takes_whole_days_with_the_columns_of_the_export(store: Store, tmp_path: Path) -> None:
     await filled(store)
     before, sums = await stored(store), await store.read_sums("m", "v1")
-    archive = Archive(store, str(tmp_path))
+    archive = AnswerArchive(store, str(tmp_path))
     assert await archive.run(BEFORE + 5 * HOUR) == 3 * 91 == (await store.read_archive()).answers
     files = files_of(tmp_path)
     assert {path.parent.relative_to(tmp_path).as_posix() for path in files} == {
@@ -133,7 +133,7 @@ async def test_what_retention_would_keep_stays(store: Store, tmp_path: Path) -> 
     await store.put_predictions(old)
     await store.update_state("m", "v1", "alarm", lambda state, block: len(block))
     await store.put_labels([Label(id_, 0) for id_ in old.ids[:2]])
-    archive = Archive(store, str(tmp_path))
+    archive = AnswerArchive(store, str(tmp_path))
     assert await archive.run(BEFORE) == 4
     assert {id_ for _, id_ in await stored(store)} == set(old.ids[:2])
     await store.update_state("m", "v1", "alarm", lambda state, block: len(block))
@@ -150,7 +150,7 @@ async def test_large_days_become_several_files(store: Store, tmp_path: Path) -> 
     moved = [await store.move_to_archive(BEFORE, most=20, file_bytes=224 * 7, limit=5)]
     assert moved == [20] and len(await store.read_archive_files()) == 2, "two of 10: a file is full from 7 on"
     assert (await store.read_archive()).waiting == 20
-    archive = Archive(store, str(tmp_path))
+    archive = AnswerArchive(store, str(tmp_path))
     assert await archive.run(BEFORE) == 50
     assert [pq.read_metadata(path).num_rows for path in files_of(tmp_path)] == [10, 10, 30]
     assert archived(files_of(tmp_path)) == before
@@ -172,9 +172,9 @@ class Steps:
             raise KilledError
 
 
-def dying(store: Store, folder: Path, steps: Steps) -> Archive:
+def dying(store: Store, folder: Path, steps: Steps) -> AnswerArchive:
     """Return an archive that dies at a step: a transaction, a write or a read of the place."""
-    database, archive = store.database, Archive(store, str(folder))
+    database, archive = store.database, AnswerArchive(store, str(folder))
     place = archive._place
 
     class Dying(Database):
@@ -193,14 +193,14 @@ def dying(store: Store, folder: Path, steps: Steps) -> Archive:
         async def close(self) -> None:
             await database.close()
 
-    class DyingPlace(FolderPlace):
+    class DyingFolder(ArchiveFolder):
         def create(self, name: str, source: Path) -> bool:
             steps.step()
             result = place.create(name, source)
             steps.step()
             return result
 
-    store.database, archive._place = Dying(), DyingPlace(folder)
+    store.database, archive._place = Dying(), DyingFolder(folder)
     return archive
 
 
@@ -237,7 +237,7 @@ def test_a_kill_at_every_step_loses_nothing_and_writes_nothing_twice(address: st
                 assert len(kept) + waiting + sum(key not in kept for key in done) >= len(before), "nothing is lost"
             # Whoever comes next goes on, even under the eyes of another one.
             other = await open_store(address)
-            await asyncio.gather(*(Archive(one, str(folder)).run(until) for one in (store, other)))
+            await asyncio.gather(*(AnswerArchive(one, str(folder)).run(until) for one in (store, other)))
             assert archived(files_of(folder)) == before and await stored(store) == {}
             assert (await store.read_archive()).waiting == 0
             assert await store.database.read(partial(count, "archiving")) == 0
@@ -256,7 +256,7 @@ async def test_processes_at_once_write_each_answer_once(address: str, tmp_path: 
     async with opened(address) as one, opened(address) as two, opened(address) as three:
         await filled(one, rows=30)
         before = await stored(one)
-        archives = [Archive(store, str(tmp_path)) for store in (one, two, three)]
+        archives = [AnswerArchive(store, str(tmp_path)) for store in (one, two, three)]
         written = await asyncio.gather(*(archive.run(BEFORE) for archive in archives))
         assert sum(written) == 3 * 71
         assert together(archived(files_of(tmp_path)), await stored(one)) == before
@@ -268,12 +268,12 @@ async def test_a_place_that_cannot_be_written_takes_nothing(store: Store, tmp_pa
     (tmp_path / "file").write_text("")
     for round_ in range(2):
         with pytest.raises(ArchiveError, match=r"cannot be used: Not a directory.*; check the path"):
-            await Archive(store, str(tmp_path / "file" / "archive")).run(BEFORE)
+            await AnswerArchive(store, str(tmp_path / "file" / "archive")).run(BEFORE)
         state = await store.read_archive()
         assert state.failures == round_ + 1 and "file" in (state.problem or "") and state.waiting == 0
     assert await stored(store) == before
     # Housekeeping removes nothing either, and goes on once the archive works.
-    archive = Archive(store, str(tmp_path / "file" / "archive"))
+    archive = AnswerArchive(store, str(tmp_path / "file" / "archive"))
     task = asyncio.create_task(keep_house(store, 1, 72, archive=archive, seconds=0.01))
     while (await store.read_archive()).failures < 5:
         await asyncio.sleep(0.01)
@@ -291,7 +291,7 @@ async def test_a_full_disk_in_the_middle_keeps_the_rows(
     """Rows that have left the live tables wait in the store, and no others follow them."""
     await filled(store)
     before = await stored(store)
-    archive = Archive(store, str(tmp_path))
+    archive = AnswerArchive(store, str(tmp_path))
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         for _ in range(2):
@@ -315,17 +315,17 @@ async def test_what_the_place_returns_is_compared(
 ) -> None:
     await filled(store)
     before = await stored(store)
-    original = FolderPlace.fetch
+    original = ArchiveFolder.fetch
 
-    def fetch(self: FolderPlace, name: str, target: Path) -> bool:
+    def fetch(self: ArchiveFolder, name: str, target: Path) -> bool:
         there = original(self, name, target)
         data = target.read_bytes()
         target.write_bytes(data[:-9] if damage == "cut" else data[:40] + b"?" + data[41:])
         return there and damage != "gone"
 
-    archive = Archive(store, str(tmp_path))
+    archive = AnswerArchive(store, str(tmp_path))
     with monkeypatch.context() as patch:
-        patch.setattr(FolderPlace, "fetch", fetch)
+        patch.setattr(ArchiveFolder, "fetch", fetch)
         with pytest.raises(ArchiveError, match="is not there" if damage == "gone" else "does not return"):
             await archive.run(BEFORE)
     state = await store.read_archive()
@@ -339,7 +339,7 @@ async def test_another_file_under_the_name_is_kept(store: Store, tmp_path: Path)
     await store.put_version(version())
     await store.put_predictions(batch(9))
     before = await stored(store)
-    archive = Archive(store, str(tmp_path))
+    archive = AnswerArchive(store, str(tmp_path))
     await store.move_to_archive(BEFORE)
     archive._id = await store.secret("archive", "12345678")
     (file,) = await store.read_archive_files()
@@ -364,7 +364,7 @@ async def test_another_file_under_the_name_is_kept(store: Store, tmp_path: Path)
     await store.put_predictions(batch(9, seed=2))
     await store.move_to_archive(BEFORE)
     (file,) = await store.read_archive_files()
-    elsewhere = Archive(store, str(tmp_path / "elsewhere"))
+    elsewhere = AnswerArchive(store, str(tmp_path / "elsewhere"))
     elsewhere._id = archive._id
     target = tmp_path / "made.parquet"
     from service.predict.stored.archive import _compose
@@ -388,7 +388,7 @@ async def test_the_rows_of_a_file_that_vanish_are_damage(store: Store, tmp_path:
 
     await store.database.write(lose)
     with pytest.raises(StoreError, match="8 of the 9 answers"):
-        await Archive(store, str(tmp_path)).run(BEFORE)
+        await AnswerArchive(store, str(tmp_path)).run(BEFORE)
     assert files_of(tmp_path) == []
 
 
@@ -405,7 +405,7 @@ async def test_a_bucket(store: Store, bucket: buckets.Store, tmp_path: Path) -> 
     await filled(store)
     before = await stored(store)
     url = "s3://bucket/old/answers"
-    archive = Archive(store, url + "/")
+    archive = AnswerArchive(store, url + "/")
     for fault in ("denies", "away"):
         if fault == "denies":
             bucket.fault = "denies"
@@ -416,7 +416,7 @@ async def test_a_bucket(store: Store, bucket: buckets.Store, tmp_path: Path) -> 
         assert await stored(store) == before and (await store.read_archive()).waiting == 0
         bucket.heal()
     with pytest.raises(BucketError, match="does not exist"):
-        await Archive(store, "s3://nowhere/old").run(BEFORE)
+        await AnswerArchive(store, "s3://nowhere/old").run(BEFORE)
     assert await archive.run(BEFORE) == 273
     files = fsspec.filesystem("s3")
     found = list[Path]()
@@ -425,7 +425,7 @@ async def test_a_bucket(store: Store, bucket: buckets.Store, tmp_path: Path) -> 
             found.append(tmp_path / f"{len(found)}.parquet")
             found[-1].write_bytes(files.cat_file(name))
     assert len(found) == 9 and together(archived(found), await stored(store)) == before
-    place, source = BucketPlace(url), tmp_path / "other"
+    place, source = ArchiveBucket(url), tmp_path / "other"
     source.write_bytes(b"other")
     name = files.find("bucket/old/answers/m")[0].removeprefix("bucket/old/answers/")
     assert not place.create(name, source) and files.cat_file(f"{url}/{name}") != b"other"
@@ -436,13 +436,13 @@ def test_a_bucket_of_google(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     fsspec.register_implementation("gs", MemoryFileSystem, clobber=True)
     source = tmp_path / "a"
     source.write_bytes(b"one")
-    place = BucketPlace("gs://bucket/archive")
+    place = ArchiveBucket("gs://bucket/archive")
     place.check("marker", b"1")
     assert place.create("m/a.parquet", source) and not place.create("m/a.parquet", source)
     assert place.fetch("m/a.parquet", tmp_path / "b") and (tmp_path / "b").read_bytes() == b"one"
     assert not place.fetch("m/b.parquet", tmp_path / "c")
     with pytest.raises(BucketError, match=r"need s3://, s3a://, gs://, gcs:// or a folder"):
-        BucketPlace("memory://x").create("a", source)
+        ArchiveBucket("memory://x").create("a", source)
 
 
 @pytest.mark.parametrize(
@@ -468,7 +468,7 @@ def test_kill_9_while_it_archives(address: str, tmp_path: Path, kills: int) -> N
 
     async def rest() -> Table:
         store = await open_store(address)
-        await Archive(store, str(tmp_path)).run(BEFORE)
+        await AnswerArchive(store, str(tmp_path)).run(BEFORE)
         assert await store.database.read(partial(count, "archiving")) == 0
         left = await stored(store)
         await store.close()
@@ -497,14 +497,14 @@ async def test_labels_that_waited_in_vain_are_kept_for_a_join(
     await store.put_version(version())
     own = batch(3, own=["a", "b", "c"])
     await store.put_predictions(own)
-    archive = Archive(store, str(tmp_path / "archive"))
+    archive = AnswerArchive(store, str(tmp_path / "archive"))
     await archive.run(BEFORE)
     late = [Label("a", "dog", model="m"), Label("b", 2, model="m"), Label("never", 0, model="m")]
     counts = await store.put_labels(late, "import 1")
     assert counts.held == 3
     (tmp_path / "file").write_text("")
     with pytest.raises(ArchiveError, match="cannot be used"):
-        await Archive(store, str(tmp_path / "file")).keep_labels(LATEST_MS)
+        await AnswerArchive(store, str(tmp_path / "file")).keep_labels(LATEST_MS)
     assert (await store.read_held())["m"].count == 3
     assert await archive.keep_labels(BEFORE) == 0, "they have not waited that long"
     task = asyncio.create_task(keep_house(store, 1, 0, archive=archive, seconds=0.01))
@@ -539,7 +539,7 @@ async def test_labels_that_waited_in_vain_are_kept_for_a_join(
     assert await store.remove_held(old) == 0 and (await store.read_held())["m"].count == 1
 
 
-async def killed_before_removal(archive: Archive, store: Store) -> None:
+async def killed_before_removal(archive: AnswerArchive, store: Store) -> None:
     async def remove_held(labels: Any) -> int:
         raise KilledError
 
