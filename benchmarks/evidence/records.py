@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.library.calibrators import frozen_net
 from benchmarks.record import RESULTS, Run, circumstances, installed, options_parser, write
 from pipeline.published_data import collections
 from trueodds import calibrators, logits_of, metrics
@@ -59,35 +60,13 @@ def select(logits_NC: Array, labels_N: Labels) -> Callable[[Array], Array]:
     return calibrators.select(logits_NC, labels_N).calibrator
 
 
-def given_scores(logits_NC: Array) -> Any:
-    """Return a fitted classifier of scikit-learn whose inputs are the logits themselves."""
-    from sklearn.base import BaseEstimator, ClassifierMixin
-
-    class Scores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-        def fit(self, x: Any, y: Any) -> Any:
-            self.classes_ = np.arange(x.shape[1])
-            return self
-
-        def decision_function(self, x: Any) -> Any:
-            return x
-
-        def predict(self, x: Any) -> Any:
-            return x.argmax(axis=1)
-
-        def predict_proba(self, X: Any) -> Any:  # MAPIE names the argument
-            return softmax(X)
-
-    return Scores().fit(logits_NC, None)
-
-
 def scikit_learn(method: str) -> Fit:
     """Return scikit-learn's calibration of given scores."""
 
     def fit(logits_NC: Array, labels_N: Labels) -> Callable[[Array], Array]:
         from sklearn.calibration import CalibratedClassifierCV
-        from sklearn.frozen import FrozenEstimator
 
-        net = FrozenEstimator(given_scores(logits_NC))
+        net = frozen_net(logits_NC, labels_N)
         predict: Callable[[Array], Array] = (
             CalibratedClassifierCV(net, method=method).fit(logits_NC, labels_N).predict_proba
         )
@@ -146,7 +125,7 @@ def venn_abers(logits_NC: Array, labels_N: Labels) -> Callable[[Array], Array]:
 def mapie(logits_NC: Array, labels_N: Labels) -> Callable[[Array], Array]:
     """Fit the top-label calibrator of MAPIE, which leaves the probabilities of the other labels NaN."""
     calibration = importlib.import_module("mapie.calibration")
-    net = given_scores(logits_NC)
+    net = frozen_net(logits_NC, labels_N)
     predict: Callable[[Array], Array] = (
         calibration.TopLabelCalibrator(net, cv="prefit").fit(logits_NC, labels_N).predict_proba
     )

@@ -13,6 +13,7 @@ from trueodds.sums.resolution_option import add_resolution, resolution_of
 if TYPE_CHECKING:
     from trueodds.metrics import Costs
     from trueodds.reports.table.reading import Form
+    from trueodds.sums.bins import Binning
 
 
 class OptionsError(UserError, ValueError):
@@ -58,6 +59,22 @@ def form_of(arguments: argparse.Namespace) -> Form:
         positive=arguments.positive,
         resolution=resolution_of(arguments),
     )
+
+
+def check_bins_and_level(arguments: argparse.Namespace, binning: Binning = "width") -> None:
+    """Check --bins and --level.
+
+    Raises:
+        OptionsError: A value is not allowed.
+    """
+    from trueodds.sums.bins import check_bins
+    from trueodds.sums.inputs import check_level
+
+    try:
+        check_bins(arguments.bins, binning)
+        check_level(arguments.level)
+    except ValueError as error:
+        raise OptionsError(f"--{error}") from None
 
 
 def costs_of(arguments: argparse.Namespace) -> Costs | None:

@@ -158,11 +158,7 @@ def convert(path: Path, rows: ImportRows, options: ImportOptions) -> ServableMod
 def _write_bundle(
     outcome: ScoredModel, results: Results, name: str, out: Path, positive: PositiveClass | None, *, ordered: bool
 ) -> Bundle:
-    """Write the bundle of a scored model with its calibrator, after a trial.
-
-    Raises:
-        ModelFileError: The service would refuse it. `out` is unchanged.
-    """
+    """Write the bundle of a scored model with its calibrator, after a trial."""
     calibrator, model, val = results.calibrator, outcome.model, outcome.splits["val"]
     table = results.table
     description = Description(
