@@ -67,7 +67,7 @@ async def ready(request: Request) -> Response:
         health.problem = (
             "the bucket of models cannot be read, so the copies fetched earlier are served; see GET /models"
         )
-    elif runtime.settings.archive and (await runtime.store.read_archive()).problem:
+    elif runtime.settings.archive and await runtime.store.read_archive_problem():
         health.problem = (
             "the archive cannot be written, so old answers stay in the store; read the service's log for the reason"
         )

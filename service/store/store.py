@@ -469,6 +469,7 @@ class Store:
     is_archive_file_waiting = _reads(archiving.waits)
     note_archive_problem = _writes(archiving.note_problem)
     read_archive = _reads(archiving.state)
+    read_archive_problem = _reads(archiving.problem)
 
     async def read_archive_rows(self, file: ArchiveFile) -> AsyncIterator[list[StoredPrediction]]:
         """Read the predictions of a file by id, with their labels and logits, in blocks."""

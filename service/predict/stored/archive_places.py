@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import io
 import os
 import shutil
 import tempfile
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,8 @@ from trueodds.bundle.storage.objects import Objects, is_url
 from trueodds.files import naming
 
 _UNFINISHED = ".part"
+_ABANDONED_SECONDS = 3600.0
+"""Age from which a temporary file belongs to a process that was killed."""
 
 
 class ArchivePlace(ABC):
@@ -69,10 +73,15 @@ class ArchiveFolder(ArchivePlace):
     def _aside(self, path: Path, content: IO[bytes]) -> Iterator[Path]:
         """Write content to a temporary file beside `path`, durably. Remove the file after the block.
 
-        A process that is killed leaves it. Its name ends otherwise, so no pattern of Parquet files finds it.
+        A process that is killed leaves it. Its name ends otherwise, so no pattern of Parquet files finds it. The next
+        attempt at the same name removes it, if it is too old to be written now.
         """
         with naming(path):
             path.parent.mkdir(parents=True, exist_ok=True)
+            for old in path.parent.glob(f".{glob.escape(path.name)}-*{_UNFINISHED}"):
+                with contextlib.suppress(FileNotFoundError):
+                    if time.time() - old.stat().st_mtime > _ABANDONED_SECONDS:
+                        old.unlink()
             handle, name = tempfile.mkstemp(suffix=_UNFINISHED, prefix=f".{path.name}-", dir=path.parent)
             try:
                 with os.fdopen(handle, "wb") as file:

@@ -152,6 +152,12 @@ def note_problem(problem: str) -> Work[None]:
         yield Query("UPDATE archive_problems SET problem = NULL WHERE problem IS NOT NULL")
 
 
+def problem() -> Work[str | None]:
+    """Read the reason why the last round failed; None if it did not."""
+    ((reason,),) = yield Query("SELECT problem FROM archive_problems")
+    return None if reason is None else str(reason)
+
+
 def state() -> Work[ArchiveState]:
     """Read what the archive has got, what waits for it, and the reason of the last failure."""
     ((files, answers, labelled, last_ms),) = yield Query(

@@ -445,6 +445,20 @@ def test_a_bucket_of_google(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         ArchiveBucket("memory://x").create("a", source)
 
 
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    source, name = tmp_path / "source", "m/v[1]/a.parquet"
+    source.write_bytes(b"one")
+    folder = tmp_path / "archive/m/v[1]"
+    folder.mkdir(parents=True)
+    left = [folder / f".{part}" for part in ("a.parquet-old.part", "a.parquet-new.part", "b.parquet-old.part")]
+    for path in left:
+        path.write_bytes(b"o")
+        if "old" in path.name:
+            os.utime(path, (1, 1))
+    assert ArchiveFolder(tmp_path / "archive").create(name, source)
+    assert sorted(path.name for path in folder.iterdir()) == [left[1].name, left[2].name, "a.parquet"]
+
+
 @pytest.mark.parametrize(
     ("name", "folder"), [("mail~shadow", "mail~shadow"), ("..", "%2E."), ("a/b c", "a%2Fb%20c"), ("é", "%C3%A9")]
 )
