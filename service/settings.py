@@ -32,6 +32,8 @@ SHORTEST_SECRET = 16
 """Least number of characters of a key."""
 SCHEMES = ("s3", "s3a", "gs", "gcs")
 """Schemes of the buckets that can hold an archive: those whose writes can require that no object exists."""
+OFF = "off"
+"""Value of `archive` for a service that removes predictions of a store with an archive without a copy."""
 CENTURY_DAYS = 36_525
 """Longest retention in days. A longer one overflows a 64-bit number of milliseconds and would stop housekeeping."""
 
@@ -287,7 +289,8 @@ class Settings(BaseSettings):
         "",
         description="Folder or bucket (s3://bucket/prefix, gs://bucket/prefix) for older predictions. They are written"
         " there as Parquet and read back before the store removes them. It needs `retention_days` and the extra"
-        " `table`; a bucket also needs the extra `s3`, or gcsfs. Default: they are removed without a copy.",
+        " `table`; a bucket also needs the extra `s3`, or gcsfs. Default: they are removed without a copy, unless the"
+        " store has archived before. `off` removes them without a copy in any case.",
     )
     hold_hours: int = Field(
         72,
@@ -399,7 +402,7 @@ class Settings(BaseSettings):
     def _archivable(cls, address: str) -> str:
         from trueodds.bundle.storage.objects import Objects, is_url
 
-        if not address:
+        if address in ("", OFF):
             return address
         if find_spec("pyarrow") is None:
             raise ValueError("an archive needs pyarrow, which is missing (pip install 'trueodds[serve,table]')")
@@ -414,12 +417,17 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _has_retention(self) -> Self:
-        if self.archive and self.retention_days is None:
+        if self.archives and self.retention_days is None:
             raise ValueError(
                 f"archive is {self.archive!r}, but retention_days is not set, so nothing would ever be archived; set"
                 " --retention-days (TRUEODDS_RETENTION_DAYS) too"
             )
         return self
+
+    @property
+    def archives(self) -> bool:
+        """Whether old predictions go to an archive."""
+        return self.archive not in ("", OFF)
 
     @field_validator("alarm_url")
     @classmethod

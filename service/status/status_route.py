@@ -67,7 +67,7 @@ async def ready(request: Request) -> Response:
         health.problem = (
             "the bucket of models cannot be read, so the copies fetched earlier are served; see GET /models"
         )
-    elif runtime.settings.archive and await runtime.store.read_archive_problem():
+    elif runtime.settings.archives and await runtime.store.read_archive_problem():
         health.problem = (
             "the archive cannot be written, so old answers stay in the store; read the service's log for the reason"
         )
@@ -120,7 +120,7 @@ async def metrics(request: Request) -> Response:
     held = await runtime.store.read_held()
     of_questions = await runtime.store.read_questions(), await runtime.store.read_notices()
     archive = await runtime.store.read_archive()
-    shown = archive if runtime.settings.archive or archive.files else None
+    shown = archive if runtime.settings.archives or archive.files else None
 
     def text() -> bytes:
         return runtime.telemetry.text(gauges.families(states, loaded, altered, held, left_out, *of_questions, shown))

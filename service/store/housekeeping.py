@@ -10,6 +10,7 @@ from typing import Protocol
 from service.store.rows import StoreError
 from service.store.store import Store
 from trueodds.sums.hours import HOUR_MS
+from trueodds.texts import plural
 
 SECONDS = 3600.0
 """Pause between two rounds."""
@@ -33,6 +34,7 @@ async def keep_house(
     hold_hours: int,
     *,
     archive: Archiving | None = None,
+    no_copy: bool = False,
     seconds: float = SECONDS,
 ) -> None:
     """Remove old rows and give frequent tags their own sums, every hour until cancelled.
@@ -42,6 +44,8 @@ async def keep_house(
         retention_days: Age at which predictions are removed; None keeps them for ever.
         hold_hours: Time for which a label waits for its prediction.
         archive: Takes the old predictions and labels. If it fails, they stay in the store.
+        no_copy: Remove predictions without an archive even if the store has archived before. Otherwise they stay,
+            because a missing setting must not lose what others expect in the archive.
         seconds: Pause between two rounds.
     """
     while True:
@@ -53,6 +57,13 @@ async def keep_house(
             if archive is not None and before is not None:
                 await archive.run(before)
                 held = await archive.keep_labels(held_before)
+            elif before is not None and not no_copy and (files := (await store.read_archive()).files):
+                log.warning(
+                    "archive: this store has archived %s, but --archive is not set, so no prediction is removed;"
+                    " set --archive, or set it to off to remove predictions without a copy",
+                    plural(files, "file"),
+                )
+                before = None
         except (OSError, StoreError) as error:
             log.warning("archive: %s. Old answers and labels stay in the store until it works", error)
             before = None

@@ -41,7 +41,8 @@ def test_an_archive_needs_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.settings.find_spec", lambda name: None)
     with pytest.raises(ValidationError, match=r"needs pyarrow.*pip install 'trueodds\[serve,table\]'"):
         Settings.model_validate({"archive": "old", "retention_days": 9})
-    assert Settings.model_validate({"retention_days": 9}).archive == ""
+    assert not Settings.model_validate({"retention_days": 9}).archives
+    assert not Settings.model_validate({"archive": "off"}).archives
 
 
 def test_a_service_archives_and_says_so(models: Path, tmp_path: Path) -> None:

@@ -445,6 +445,25 @@ def test_a_bucket_of_google(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         ArchiveBucket("memory://x").create("a", source)
 
 
+async def test_a_missing_setting_loses_nothing(store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    await store.put_version(version())
+    await store.put_predictions(batch(5))
+
+    async def keep(rounds: int = 3, **options: bool) -> None:
+        caplog.clear()
+        task = asyncio.create_task(keep_house(store, 1, 72, seconds=0.01, **options))  # type: ignore[arg-type]
+        for _ in range(rounds):
+            await asyncio.sleep(0.05)
+        task.cancel()
+
+    await AnswerArchive(store, str(tmp_path)).run(BEFORE)
+    await store.put_predictions(batch(7, seed=1))
+    await keep()
+    assert len(await stored(store)) == 7 and "has archived 1 file, but --archive is not set" in caplog.text
+    await keep(no_copy=True)
+    assert await stored(store) == {} and caplog.text == ""
+
+
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     source, name = tmp_path / "source", "m/v[1]/a.parquet"
     source.write_bytes(b"one")
