@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -29,12 +30,17 @@ OLD = time.time() - 20 * 86_400
         ({"archive": "http://a/b", "retention_days": 9}, r"allowed are s3://bucket/prefix, gs://bucket/prefix and the"),
         ({"archive": "memory://a", "retention_days": 9}, r"allowed are s3://bucket/prefix"),
         ({"archive": "s3:///", "retention_days": 9}, r"allowed are s3://bucket/prefix"),
-        ({"archive": "gs://a/b", "retention_days": 9}, r"gs://a/b needs the package gcsfs.*pip install gcsfs"),
     ],
 )
 def test_an_archive_that_cannot_be(values: dict[str, str], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         Settings.model_validate(values)
+
+
+@pytest.mark.skipif(find_spec("gcsfs") is not None, reason="gcsfs is installed")
+def test_a_bucket_of_google_needs_gcsfs() -> None:
+    with pytest.raises(ValidationError, match=r"gs://a/b needs the package gcsfs.*pip install gcsfs"):
+        Settings.model_validate({"archive": "gs://a/b", "retention_days": 9})
 
 
 def test_an_archive_needs_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
