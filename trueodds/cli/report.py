@@ -69,6 +69,7 @@ def add_parser(commands: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read the table, print its report and write the files."""
     from trueodds.files import write_text
+    from trueodds.reports.display.live import page_of
     from trueodds.reports.table.table_report import report_of_table
     from trueodds.reports.table.text import text_of
 
@@ -106,7 +107,6 @@ def _table(arguments: argparse.Namespace) -> ReportTable:
     Raises:
         OptionsError: --id is given without --engine.
     """
-    from trueodds.reports.display.live import page_of
     from trueodds.reports.table import reading
     from trueodds.reports.table.table_report import table_of_answers
 
