@@ -19,7 +19,6 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from service.choices import STORE
 from trueodds.errors import UserError
-from trueodds.processes.choices import MAX_PIXELS
 from trueodds.sums.maturity import EXAMPLE, Matures, read_matures
 
 Network = IPv4Network | IPv6Network
@@ -222,7 +221,7 @@ class Settings(BaseSettings):
         description="Largest number of values in one JSON body. Send more numbers as .npy, base64 or raw bytes.",
     )
     max_pixels: int = Field(
-        4 * MAX_PIXELS, ge=1, description="Largest total of pixels in the encoded images of one call, before resizing."
+        4 * 4096 * 4096, ge=1, description="Largest total of pixels in the encoded images of one call, before resizing."
     )
     body_seconds: float = Field(30.0, gt=0, description="Seconds within which a request body must arrive.")
     body_rate: int = Field(
