@@ -1,0 +1,43 @@
+"""Conformal prediction sets: sets of classes that hold the true one with a stated probability.
+
+>>> import numpy as np, trueodds
+>>> from trueodds.calibrators import conformal
+>>> rng = np.random.default_rng(0)
+>>> p_NC = trueodds.metrics.softmax(rng.normal(0, 2, (4_000, 5)))
+>>> labels_N = (p_NC.cumsum(axis=1) > rng.random((4_000, 1))).argmax(axis=1)
+>>> sets = conformal.fit(p_NC[:2_000], labels_N[:2_000], "lac")
+>>> inside_NC = sets.at(0.9).sets(p_NC[2_000:])
+>>> print(f"{inside_NC[np.arange(2_000), labels_N[2_000:]].mean():.2f}")
+0.91
+
+The rows must be other rows than those that fitted the model or its calibrator.
+"""
+
+from __future__ import annotations
+
+from trueodds.calibrators.conformal.fitting import fit, split_rows
+from trueodds.calibrators.conformal.live import LiveSets
+from trueodds.calibrators.conformal.measuring import MeasuredSets, measure
+from trueodds.calibrators.conformal.names import METHODS, Method
+from trueodds.calibrators.conformal.ranks import coverage_floor, rank_of
+from trueodds.calibrators.conformal.rule import SetRule
+from trueodds.calibrators.conformal.scores import draws_of, scores_of
+from trueodds.calibrators.conformal.sets import ConformalSets
+from trueodds.calibrators.conformal.settings import SetSettings
+
+__all__ = [
+    "METHODS",
+    "ConformalSets",
+    "LiveSets",
+    "MeasuredSets",
+    "Method",
+    "SetRule",
+    "SetSettings",
+    "coverage_floor",
+    "draws_of",
+    "fit",
+    "measure",
+    "rank_of",
+    "scores_of",
+    "split_rows",
+]

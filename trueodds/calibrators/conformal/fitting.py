@@ -1,0 +1,121 @@
+"""Fit of conformal sets to calibration rows."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.calibrators.conformal.names import LEVEL, Method
+from trueodds.calibrators.conformal.ranks import rank_of
+from trueodds.calibrators.conformal.rule import SLACK
+from trueodds.calibrators.conformal.scores import check_method, draws_of, scores_of
+from trueodds.calibrators.conformal.sets import ConformalSets
+from trueodds.sums.inputs import Array, check_labels, check_level, check_probabilities
+
+PENALTIES = (0.001, 0.01, 0.1, 0.2, 0.5)
+"""Penalties of raps that are tried, as in the paper's code."""
+TUNING = 0.2
+"""Share of the rows that chooses the penalty of raps."""
+
+Index = npt.NDArray[np.intp]
+
+
+def split_rows(rows: int, share: float, seed: int) -> tuple[Index, Index]:
+    """Split rows at random. Return the sorted indices of the share `share`, and those of the other rows.
+
+    Args:
+        rows: Number of rows.
+        share: Share of the first part, inside (0, 1).
+        seed: Seed of the split.
+
+    Raises:
+        ValueError: A part would be empty.
+
+    Examples:
+        >>> first, rest = conformal.split_rows(10, 0.3, seed=0)
+        >>> len(first), len(rest)
+        (3, 7)
+    """
+    check_level(share)
+    size = round(rows * share)
+    if not 1 <= size < rows:
+        raise ValueError(f"a share of {share:g} of {rows} rows is {size}; both parts need a row")
+    order = np.random.default_rng(seed).permutation(rows)
+    return np.sort(order[:size]), np.sort(order[size:])
+
+
+def fit(
+    probabilities_NC: npt.ArrayLike,
+    labels_N: npt.ArrayLike,
+    method: Method = "lac",
+    *,
+    level: float = LEVEL,
+    seed: int = 0,
+) -> ConformalSets:
+    """Fit conformal sets to calibration rows that fitted neither the model nor its calibrator.
+
+    A set of level L for a row of the same population holds its true class with probability at least L. The probability
+    is over calibration rows and the row together. It is not the coverage for one class, one kind of input or one set
+    size, which may be lower. With `class`, it holds for each class by itself.
+
+    raps chooses its penalty on a fifth of the rows, drawn by `seed`, which give no scores: `free_ranks` is the rank
+    that covers the share `level` of them, and the penalty gives the smallest sets on average at `level`.
+
+    Args:
+        probabilities_NC: Calibrated probabilities, shape (N, C), of the calibrator that will be used.
+        labels_N: True classes, shape (N,), as class indices.
+        method: Name of the method (`METHODS`).
+        level: Level at which raps chooses its penalty. Other methods do not use it.
+        seed: Seed of the draw of these rows.
+
+    Returns:
+        The sorted scores. `at(level)` gives the rule of a level.
+
+    Raises:
+        ConfigError: The method is unknown.
+        ValueError: The rows are invalid, there are two classes for aps or raps, or too few rows for raps.
+
+    References:
+        Angelopoulos and Bates 2023, Conformal Prediction: A Gentle Introduction; Angelopoulos et al. 2021, Uncertainty
+        Sets for Image Classifiers using Conformal Prediction, appendix E (choice of the penalty).
+
+    Examples:
+        >>> p_NC = np.array([[0.6, 0.3, 0.1]] * 100)
+        >>> sets = conformal.fit(p_NC, [0] * 85 + [1] * 15, "lac")
+        >>> sets.at(0.8).sets(p_NC[:1]), sets.at(0.9).sets(p_NC[:1])
+        (array([[ True, False, False]]), array([[ True,  True, False]]))
+    """
+    p_NC = check_probabilities(probabilities_NC).astype(np.float64, copy=False)
+    labels = check_labels(labels_N, *p_NC.shape)
+    check_method(method, p_NC.shape[1])
+    check_level(level)
+    draws_N = draws_of([f"calibration row {n}" for n in range(len(p_NC))])
+    penalty, free_ranks, tuning = 0.0, 0, 0
+    if method == "raps":
+        if round(len(p_NC) * TUNING) < 1:
+            raise ValueError(f"raps has {len(p_NC)} rows; it needs at least 5, a fifth of which choose its penalty")
+        chosen, rest = split_rows(len(p_NC), TUNING, seed)
+        penalty, free_ranks = _choose_penalty(p_NC[chosen], labels[chosen], draws_N[chosen], level)
+        p_NC, labels, draws_N, tuning = p_NC[rest], labels[rest], draws_N[rest], len(chosen)
+    scores_NC = scores_of(p_NC, method, draws_N, penalty=penalty, free_ranks=free_ranks)
+    own_N = scores_NC[np.arange(len(labels)), labels]
+    groups = [own_N[labels == k] for k in range(p_NC.shape[1])] if method == "class" else [own_N]
+    return ConformalSets(method, p_NC.shape[1], tuple(map(np.sort, groups)), penalty, free_ranks, tuning)
+
+
+def _choose_penalty(p_NC: Array, labels_N: Index, draws_N: Array, level: float) -> tuple[float, int]:
+    """Return the penalty of raps, and the number of ranks without one."""
+    rows_N = np.arange(len(labels_N))
+    rank_NC = np.argsort(np.argsort(-p_NC, axis=1, kind="stable"), axis=1, kind="stable") + 1
+    at = min(math.ceil((len(labels_N) + 1) * level), len(labels_N))
+    free_ranks = int(np.sort(rank_NC[rows_N, labels_N])[at - 1])
+
+    def mean_size(penalty: float) -> float:
+        scores_NC = scores_of(p_NC, "raps", draws_N, penalty=penalty, free_ranks=free_ranks)
+        own_N = np.sort(scores_NC[rows_N, labels_N])
+        rank = min(rank_of(len(own_N), level), len(own_N))
+        return float((scores_NC <= own_N[rank - 1] + SLACK).sum(axis=1).mean())
+
+    return min(PENALTIES, key=mean_size), free_ranks
