@@ -140,11 +140,13 @@ def write_candidate(served: Bundle, choice: CalibratorChoice, out: Path) -> Bund
         "metrics": {key: table[key] for key in METRICS},
         "risk_coverage": RiskCoverage.of(choice.after.sums, "live labelled"),
         "act_alone": None,  # a promise holds for the confidences of its own version only
+        "sets": None,  # thresholds of conformal sets are about the probabilities of their own calibrator
         "notes": [
             f"Recalibrated from version {served.version} on its {choice.rows:,} newest live labels: the same net, a new"
             f" calibrator. The metrics are from these labels: 'before' for the calibrator of {served.version}, 'after'"
             f" for calibrators chosen and fitted without the measured labels, in {FOLDS} folds.",
             *_without_promise(served),
+            *_without_sets(served),
             *table["notes"],
         ],
     }
@@ -167,6 +169,16 @@ def _without_promise(served: Bundle) -> list[str]:
     return [
         f"Version {served.version} {served.card.act_alone.short}. This promise does not apply to this version, whose"
         " confidences differ. Choose a threshold (trueodds threshold) and publish it with --act-alone."
+    ]
+
+
+def _without_sets(served: Bundle) -> list[str]:
+    """Return a note if the served version has conformal sets, which this one lacks."""
+    if served.card.sets is None:
+        return []
+    return [
+        f"Version {served.version} has conformal sets. They do not apply to this version, whose probabilities differ,"
+        " so it has none. Fit sets to labelled rows that it was not fitted on, and publish the bundle anew."
     ]
 
 

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import beta
 
 from trueodds.calibrators import conformal
-from trueodds.calibrators.conformal import ConformalSets, LiveSets, Method, SetRule, SetSettings
+from trueodds.calibrators.conformal import ConformalSets, LiveSets, SetMethod, SetRule, SetSettings
 from trueodds.calibrators.conformal.ranks import fewest_rows
 from trueodds.errors import ConfigError
 from trueodds.sums.inputs import Array, softmax
@@ -42,8 +42,8 @@ def slow_score(p: list[float], k: int, method: str, u: float, penalty: float, fr
     raise AssertionError
 
 
-@pytest.mark.parametrize("method", conformal.METHODS)
-def test_scores_are_those_of_the_slow_twin(method: Method) -> None:
+@pytest.mark.parametrize("method", conformal.SET_METHODS)
+def test_scores_are_those_of_the_slow_twin(method: SetMethod) -> None:
     p_NC, _ = population(40, 6, 1)
     p_NC[0] = 1 / 6  # ties
     draws_N = np.random.default_rng(2).random(40)
@@ -77,8 +77,8 @@ def test_the_floor_is_the_quantile_of_the_beta_law() -> None:
         )
 
 
-@pytest.mark.parametrize("method", conformal.METHODS)
-def test_the_json_restores_every_bit(method: Method) -> None:
+@pytest.mark.parametrize("method", conformal.SET_METHODS)
+def test_the_json_restores_every_bit(method: SetMethod) -> None:
     sets = conformal.fit(*population(300, 4, 3), method)
     again = ConformalSets.from_json(sets.to_json())
     for level in (0.5, 0.9, 0.999):
@@ -106,13 +106,13 @@ def test_damaged_json_is_refused(change: dict[str, Any], words: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["aps", "raps"])
-def test_two_classes_need_a_threshold_instead(method: Method) -> None:
+def test_two_classes_need_a_threshold_instead(method: SetMethod) -> None:
     with pytest.raises(ValueError, match=r"use lac or class, or choose a threshold of the confidence"):
         conformal.fit(*population(100, 2, 0), method)
 
 
 @pytest.mark.parametrize("method", ["lac", "class"])
-def test_two_classes_give_one_both_or_none(method: Method) -> None:
+def test_two_classes_give_one_both_or_none(method: SetMethod) -> None:
     p_NC = np.array([[0.95, 0.05], [0.6, 0.4], [0.5, 0.5], [0.1, 0.9]] * 100)
     mostly = conformal.fit(p_NC, [0, 0, 0, 1] * 100, method).at(0.9).sets(p_NC[:4])
     assert set(mostly.sum(axis=1)) <= {0, 1, 2} and mostly[0, 0] and not mostly[0, 1]
@@ -124,10 +124,10 @@ def test_a_class_with_few_rows_is_in_every_set() -> None:
     p_NC, labels_N = population(400, 3, 5)
     keep = (labels_N != 2) | (np.cumsum(labels_N == 2) <= 8)
     rule = conformal.fit(p_NC[keep], labels_N[keep], "class").at(0.9)
-    assert rule.unlimited == (2,) and rule.rows[2] == 8 and rule.floors[2] == 0.9
+    assert rule.unlimited_classes == (2,) and rule.rows[2] == 8 and rule.floors[2] == 0.9
     assert rule.sets(p_NC)[:, 2].all() and not rule.sets(p_NC)[:, 0].all()
     nine = (labels_N != 2) | (np.cumsum(labels_N == 2) <= 9)
-    assert conformal.fit(p_NC[nine], labels_N[nine], "class").at(0.9).unlimited == ()
+    assert conformal.fit(p_NC[nine], labels_N[nine], "class").at(0.9).unlimited_classes == ()
 
 
 def test_too_few_rows_give_every_class() -> None:

@@ -11,7 +11,7 @@ from scipy.stats import betabinom, kstest
 
 from tests.calibrators.test_conformal import population
 from trueodds.calibrators import conformal
-from trueodds.calibrators.conformal import Method
+from trueodds.calibrators.conformal import SetMethod
 from trueodds.sums.inputs import Array
 
 DRAWS = 200
@@ -23,7 +23,7 @@ WORLDS = [
 ]
 
 
-def coverages(method: Method, classes: int, spread: float, *, honest: bool) -> Array:
+def coverages(method: SetMethod, classes: int, spread: float, *, honest: bool) -> Array:
     """Return the number of covered fresh rows for each of many calibrations."""
     counts = []
     for seed in range(DRAWS):
@@ -35,7 +35,7 @@ def coverages(method: Method, classes: int, spread: float, *, honest: bool) -> A
 
 @pytest.mark.parametrize("method", ["lac", "aps"])
 @pytest.mark.parametrize(("classes", "spread", "honest"), WORLDS)
-def test_coverage_follows_the_beta_binomial_law(method: Method, classes: int, spread: float, honest: bool) -> None:
+def test_coverage_follows_the_beta_binomial_law(method: SetMethod, classes: int, spread: float, honest: bool) -> None:
     covered = coverages(method, classes, spread, honest=honest)
     rank = conformal.rank_of(ROWS, LEVEL)
     law = betabinom(FRESH, rank, ROWS + 1 - rank)
@@ -60,7 +60,7 @@ def test_a_confidence_holds_in_this_share_of_calibrations() -> None:
 
 
 def test_class_sets_cover_each_class_where_lac_does_not() -> None:
-    by_method: dict[Method, list[Array]] = {"class": [], "lac": []}
+    by_method: dict[SetMethod, list[Array]] = {"class": [], "lac": []}
     for seed in range(40):
         p_NC, labels_N = population(2400, 3, seed, 2.0)
         p_NC[:, 2] /= 4  # class 2 is more frequent than its probability says
@@ -68,7 +68,7 @@ def test_class_sets_cover_each_class_where_lac_does_not() -> None:
         for method, shares in by_method.items():
             rule = conformal.fit(p_NC[:400], labels_N[:400], method).at(LEVEL)
             measured = conformal.measure(rule, p_NC[400:], labels_N[400:])
-            shares.append(np.array(measured.class_covered) / measured.class_rows)
+            shares.append(np.array(measured.class_hits) / measured.class_rows)
     for_class, for_lac = (np.mean(by_method[method], axis=0) for method in ("class", "lac"))
     assert (for_class > LEVEL - 0.015).all() and for_lac.min() < LEVEL - 0.05 and for_lac.max() > LEVEL + 0.02
 

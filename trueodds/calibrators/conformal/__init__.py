@@ -15,29 +15,44 @@ The rows must be other rows than those that fitted the model or its calibrator.
 
 from __future__ import annotations
 
-from trueodds.calibrators.conformal.fitting import fit, split_rows
-from trueodds.calibrators.conformal.live import LiveSets
+from trueodds.calibrators.conformal.fitting import (
+    ApartRows,
+    check_settings,
+    digest_of,
+    few_rows_notes,
+    fit,
+    fit_sets,
+    rows_apart,
+    split_rows,
+)
+from trueodds.calibrators.conformal.live_sets import LiveSets
 from trueodds.calibrators.conformal.measuring import MeasuredSets, measure
-from trueodds.calibrators.conformal.names import METHODS, Method
+from trueodds.calibrators.conformal.nonconformity import draws_of, scores_of
 from trueodds.calibrators.conformal.ranks import coverage_floor, rank_of
 from trueodds.calibrators.conformal.rule import SetRule
-from trueodds.calibrators.conformal.scores import draws_of, scores_of
 from trueodds.calibrators.conformal.sets import ConformalSets
 from trueodds.calibrators.conformal.settings import SetSettings
+from trueodds.processes.choices import SET_METHODS, SetMethod
 
 __all__ = [
-    "METHODS",
+    "SET_METHODS",
+    "ApartRows",
     "ConformalSets",
     "LiveSets",
     "MeasuredSets",
-    "Method",
+    "SetMethod",
     "SetRule",
     "SetSettings",
+    "check_settings",
     "coverage_floor",
+    "digest_of",
     "draws_of",
+    "few_rows_notes",
     "fit",
+    "fit_sets",
     "measure",
     "rank_of",
+    "rows_apart",
     "scores_of",
     "split_rows",
 ]

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.calibrators.conformal.names import LEVEL, Method
-from trueodds.calibrators.conformal.ranks import rank_of
-from trueodds.calibrators.conformal.rule import SLACK
-from trueodds.calibrators.conformal.scores import check_method, draws_of, scores_of
+from trueodds.calibrators.base import Calibrator
+from trueodds.calibrators.conformal.nonconformity import check_method, draws_of, scores_of
+from trueodds.calibrators.conformal.ranks import fewest_rows, rank_of
+from trueodds.calibrators.conformal.rule import SLACK, SetRule
 from trueodds.calibrators.conformal.sets import ConformalSets
+from trueodds.calibrators.conformal.settings import SetSettings
+from trueodds.errors import ConfigError
+from trueodds.logits import Logits
+from trueodds.processes.choices import SET_LEVEL, SetMethod
 from trueodds.sums.inputs import Array, check_labels, check_level, check_probabilities
 
 PENALTIES = (0.001, 0.01, 0.1, 0.2, 0.5)
@@ -49,9 +58,9 @@ def split_rows(rows: int, share: float, seed: int) -> tuple[Index, Index]:
 def fit(
     probabilities_NC: npt.ArrayLike,
     labels_N: npt.ArrayLike,
-    method: Method = "lac",
+    method: SetMethod = "lac",
     *,
-    level: float = LEVEL,
+    level: float = SET_LEVEL,
     seed: int = 0,
 ) -> ConformalSets:
     """Fit conformal sets to calibration rows that fitted neither the model nor its calibrator.
@@ -66,7 +75,7 @@ def fit(
     Args:
         probabilities_NC: Calibrated probabilities, shape (N, C), of the calibrator that will be used.
         labels_N: True classes, shape (N,), as class indices.
-        method: Name of the method (`METHODS`).
+        method: Name of the method (`SET_METHODS`).
         level: Level at which raps chooses its penalty. Other methods do not use it.
         seed: Seed of the draw of these rows.
 
@@ -103,6 +112,87 @@ def fit(
     own_N = scores_NC[np.arange(len(labels)), labels]
     groups = [own_N[labels == k] for k in range(p_NC.shape[1])] if method == "class" else [own_N]
     return ConformalSets(method, p_NC.shape[1], tuple(map(np.sort, groups)), penalty, free_ranks, tuning)
+
+
+class ApartRows(NamedTuple):
+    """Rows of a model, divided so that a calibrator and its sets have different ones."""
+
+    fitting: Logits
+    """Rows that fit the calibrator."""
+    sets: Logits
+    """Rows that give the thresholds of the sets."""
+
+
+def rows_apart(rows: Logits, settings: SetSettings) -> ApartRows:
+    """Divide rows into those that fit a calibrator and those that give the thresholds of its sets.
+
+    Raises:
+        ConfigError: There are too few rows for both.
+    """
+    try:
+        apart, fitting = split_rows(len(rows.labels_N), settings.share, settings.seed)
+    except ValueError as error:
+        raise ConfigError(f"conformal sets: {error}; give more labelled rows") from None
+    return ApartRows(*(Logits(rows.logits_NC[which], rows.labels_N[which]) for which in (fitting, apart)))
+
+
+def check_settings(settings: SetSettings, classes: int) -> None:
+    """Check that the method works with so many classes.
+
+    Raises:
+        ConfigError: It does not.
+    """
+    try:
+        check_method(settings.method, classes)
+    except ValueError as error:
+        raise ConfigError(f"conformal sets: {error}") from None
+
+
+def digest_of(calibrator: Calibrator) -> str:
+    """Return the SHA-256 of a calibrator's fitted numbers. Sets of other probabilities are not its sets."""
+    return hashlib.sha256(json.dumps(calibrator.to_json(), sort_keys=True).encode()).hexdigest()
+
+
+def fit_sets(
+    calibrator: Calibrator, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, settings: SetSettings
+) -> ConformalSets:
+    """Fit the sets of a calibrator to rows that did not fit it.
+
+    Args:
+        calibrator: The fitted calibrator.
+        logits_NC: Logits of other rows than those of its fit, shape (N, C).
+        labels_N: True classes, shape (N,).
+        settings: SetMethod, levels and seed.
+
+    Raises:
+        ConfigError: There are two classes for aps or raps, or too few rows for raps.
+        ValueError: The logits or labels are invalid.
+
+    Examples:
+        >>> logits_NC, labels_N = np.array([[2.0, 0.0], [0.0, 2.0]] * 50), [0, 1] * 50
+        >>> conformal.fit_sets(calibrators.Temperature(1.5), logits_NC, labels_N, conformal.SetSettings.of("lac")).rows
+        100
+    """
+    probabilities_NC = calibrator(logits_NC)
+    check_settings(settings, probabilities_NC.shape[1])
+    sets = fit(probabilities_NC, labels_N, settings.method, level=settings.levels[0], seed=settings.seed)
+    return replace(sets, calibrator_sha256=digest_of(calibrator))
+
+
+def few_rows_notes(rules: Sequence[SetRule], classes: Sequence[str] | None = None) -> list[str]:
+    """Return a note for each rule without a finite threshold for some class, for lack of calibration rows."""
+    notes = []
+    for rule in rules:
+        if not (few := rule.unlimited_classes):
+            continue
+        needed = f"sets of level {rule.level:g} need {fewest_rows(rule.level)} rows"
+        if rule.method != "class":
+            notes.append(f"The {needed}, and there are {rule.rows[0]}. So every class is in every set.")
+            continue
+        named = [f"{k if classes is None else classes[k]} ({rule.rows[k]})" for k in few[:10]]
+        more = f" and {len(few) - 10} more" if len(few) > 10 else ""
+        notes.append(f"The {needed} of each class. These have fewer, and are in every set: {', '.join(named)}{more}.")
+    return notes
 
 
 def _choose_penalty(p_NC: Array, labels_N: Index, draws_N: Array, level: float) -> tuple[float, int]:

@@ -33,14 +33,14 @@ class MeasuredSets(BaseModel):
     """Number of sets by size, from 0 on, up to the largest size."""
     class_rows: tuple[int, ...]
     """Number of rows by true class."""
-    class_covered: tuple[int, ...]
+    class_hits: tuple[int, ...]
     """Number of sets that hold the true class, by true class."""
 
     @model_validator(mode="after")
     def _add_up(self) -> Self:
         if sum(self.sizes) != self.rows or sum(self.class_rows) != self.rows:
             raise ValueError(f"sizes and classes must add up to {self.rows} rows")
-        if sum(self.class_covered) != self.covered or len(self.class_rows) != len(self.class_covered):
+        if sum(self.class_hits) != self.covered or len(self.class_rows) != len(self.class_hits):
             raise ValueError(f"the covered rows of the classes must add up to {self.covered}")
         return self
 
@@ -82,5 +82,5 @@ def measure(
         covered=int(covered_N.sum()),
         sizes=tuple(np.bincount(inside_NC.sum(axis=1)).tolist()),
         class_rows=tuple(np.bincount(labels, minlength=classes).tolist()),
-        class_covered=tuple(np.bincount(labels[covered_N], minlength=classes).tolist()),
+        class_hits=tuple(np.bincount(labels[covered_N], minlength=classes).tolist()),
     )

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from trueodds.calibrators.conformal.names import Method
+from trueodds.calibrators.conformal.nonconformity import RANKED, draws_of, scores_of
 from trueodds.calibrators.conformal.ranks import FLOOR_CHANCE, coverage_floor
-from trueodds.calibrators.conformal.scores import draws_of, scores_of
+from trueodds.processes.choices import SetMethod
 from trueodds.sums.inputs import Array
 
 SLACK = 1e-9
@@ -32,7 +32,7 @@ class SetRule(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    method: Method
+    method: SetMethod
     level: Level
     """Probability with which a set holds the true class."""
     confidence: Level | None = None
@@ -77,7 +77,7 @@ class SetRule(BaseModel):
         return 1 - (floors[labels] if len(floors) > 1 else np.full(len(labels), floors[0]))
 
     @property
-    def unlimited(self) -> tuple[int, ...]:
+    def unlimited_classes(self) -> tuple[int, ...]:
         """Classes with too few calibration rows. Each of them is in every set."""
         return tuple(k for k, threshold in enumerate(self.thresholds) if threshold is None)
 
@@ -100,7 +100,7 @@ class SetRule(BaseModel):
         if len(self.thresholds) > 1 and p_NC.ndim == 2 and p_NC.shape[1] != len(self.thresholds):
             raise ValueError(f"probabilities has {p_NC.shape[1]} classes; there are {len(self.thresholds)} thresholds")
         draws_N = np.zeros(0)
-        if self.method in ("aps", "raps"):
+        if self.method in RANKED:
             draws_N = draws_of([str(n) for n in range(len(p_NC))] if ids is None else ids)
         scores_NC = scores_of(p_NC, self.method, draws_N, penalty=self.penalty, free_ranks=self.free_ranks)
         limits = np.array([np.inf if limit is None else limit for limit in self.thresholds])

@@ -10,14 +10,17 @@ from typing import Any, Self
 
 import numpy as np
 
-from trueodds.calibrators.conformal.names import Method
+from trueodds.calibrators.conformal.nonconformity import check_method
 from trueodds.calibrators.conformal.ranks import rank_of
 from trueodds.calibrators.conformal.rule import SetRule
-from trueodds.calibrators.conformal.scores import check_method
+from trueodds.processes.choices import SetMethod
 from trueodds.sums.inputs import Array, is_number, is_whole
 
 FORM = 1
 """Form of the JSON. A release reads only its own."""
+KEYS = {"form", "method", "classes", "rows", "penalty", "free_ranks", "tuning_rows", "calibrator_sha256"} | {
+    "scores_zlib_b64"
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +34,7 @@ class ConformalSets:
         (0.2, 100)
     """
 
-    method: Method
+    method: SetMethod
     classes: int
     scores: tuple[Array, ...]
     """Sorted scores of the true classes: one array, or one for each class."""
@@ -41,6 +44,14 @@ class ConformalSets:
     """Ranks without a penalty, for raps."""
     tuning_rows: int = 0
     """Number of rows that chose the penalty of raps. They are not among the scores."""
+    calibrator_sha256: str = ""
+    """Digest of the calibrator whose probabilities the scores are about (`digest_of`); empty: not known."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConformalSets) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash((self.method, self.classes, self.calibrator_sha256, self.rows))
 
     @property
     def rows(self) -> int:
@@ -84,6 +95,7 @@ class ConformalSets:
             "penalty": self.penalty,
             "free_ranks": self.free_ranks,
             "tuning_rows": self.tuning_rows,
+            "calibrator_sha256": self.calibrator_sha256,
             "scores_zlib_b64": base64.b64encode(zlib.compress(data, 9)).decode(),
         }
 
@@ -94,8 +106,7 @@ class ConformalSets:
         Raises:
             ValueError: It is not such an output, or its values contradict each other.
         """
-        keys = {"form", "method", "classes", "rows", "penalty", "free_ranks", "tuning_rows", "scores_zlib_b64"}
-        if not isinstance(tree, Mapping) or set(tree) != keys or tree["form"] != FORM:
+        if not isinstance(tree, Mapping) or set(tree) != KEYS or tree["form"] != FORM:
             raise ValueError("it does not hold conformal sets of this release; fit them again")
         try:
             method, classes, rows = tree["method"], tree["classes"], tree["rows"]
@@ -121,4 +132,5 @@ class ConformalSets:
                 raise ValueError("the scores are not sorted")
         except (TypeError, KeyError, AttributeError, zlib.error) as error:
             raise ValueError(f"it does not hold conformal sets ({error}); fit them again") from None
-        return cls(method, classes, scores, float(tree["penalty"]), tree["free_ranks"], tree["tuning_rows"])
+        beside = tree["free_ranks"], tree["tuning_rows"], str(tree["calibrator_sha256"])
+        return cls(method, classes, scores, float(tree["penalty"]), *beside)

@@ -7,9 +7,9 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from trueodds.calibrators.conformal.names import LEVEL, Method
 from trueodds.calibrators.conformal.rule import Level
 from trueodds.errors import ConfigError, nearest
+from trueodds.processes.choices import SET_LEVEL, SET_METHODS, SetMethod
 
 
 class SetSettings(BaseModel):
@@ -22,8 +22,8 @@ class SetSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    method: Method
-    levels: tuple[Level, ...] = Field((LEVEL,), min_length=1, max_length=10)
+    method: SetMethod
+    levels: tuple[Level, ...] = Field((SET_LEVEL,), min_length=1, max_length=10)
     """Levels in the card, which the report watches. raps chooses its penalty at the first."""
     confidence: Level | None = None
     """Share of calibrations in which the coverage reaches the level; None: it does on average over calibrations."""
@@ -56,6 +56,7 @@ class SetSettings(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             where = first["loc"][0]
-            names = ["lac", "aps", "raps", "class"]
-            hint = f" Allowed: {', '.join(names)}.{nearest(str(method), names)}" if where == "method" else ""
+            hint = (
+                f" Allowed: {', '.join(SET_METHODS)}.{nearest(str(method), SET_METHODS)}" if where == "method" else ""
+            )
             raise ConfigError(f"{source}: {where} = {first['input']!r}: {first['msg']}.{hint}") from None

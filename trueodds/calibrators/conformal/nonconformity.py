@@ -8,10 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.calibrators.conformal.names import METHODS, RANKED, Method
 from trueodds.errors import unknown
+from trueodds.processes.choices import SET_METHODS, SetMethod
 from trueodds.sums.inputs import Array, check_probabilities
 
+RANKED: tuple[SetMethod, ...] = ("aps", "raps")
+"""Methods that add up sorted probabilities. They need three classes."""
 _PERSON = b"trueodds set"
 """Personalisation of the hash, which keeps this draw independent of other draws with the same id."""
 
@@ -35,8 +37,8 @@ def check_method(method: object, classes: int) -> None:
         ConfigError: The name is unknown.
         ValueError: There is one class, or the method needs three.
     """
-    if method not in METHODS:
-        raise unknown("conformal method", method, METHODS)
+    if method not in SET_METHODS:
+        raise unknown("conformal method", method, SET_METHODS)
     if classes < 2:
         raise ValueError(f"there is {classes} class; a set needs at least two classes")
     if classes == 2 and method in RANKED:
@@ -48,7 +50,7 @@ def check_method(method: object, classes: int) -> None:
 
 def scores_of(
     probabilities_NC: npt.ArrayLike,
-    method: Method,
+    method: SetMethod,
     draws_N: npt.ArrayLike,
     *,
     penalty: float = 0.0,
