@@ -7,7 +7,7 @@ from collections.abc import Iterable
 APPLICATION_ID = 0x74727565
 """`true` in ASCII. Marks a SQLite file as a TrueOdds store; in PostgreSQL, the id of the lock for creating tables."""
 
-VERSION = 10
+VERSION = 12
 """The only schema version that this release reads."""
 
 _OTHER_TAGS = "CREATE INDEX other_tags ON predictions (version, tag, created_ms) WHERE tag_key = 101"
@@ -59,14 +59,14 @@ _TABLES = (
     " calibrator TEXT NOT NULL, metrics TEXT NOT NULL, last_sequence {int} NOT NULL DEFAULT 0,"
     " reference TEXT, observed {int} NOT NULL, has_logits {int} NOT NULL, positive TEXT, act_alone TEXT,"
     " resolution TEXT, matures_ms {int}, unlabelled_means TEXT, matured {int} NOT NULL DEFAULT 0,"
-    " assumed {int} NOT NULL DEFAULT 0, UNIQUE (model, version)){strict}",
+    " assumed {int} NOT NULL DEFAULT 0, sets TEXT, UNIQUE (model, version)){strict}",
     "CREATE TABLE tags (version {int} NOT NULL, key {int} NOT NULL, name TEXT NOT NULL, PRIMARY KEY (version, key),"
     " UNIQUE (version, name)){clustered}",
     # The service's ids sort by time, so new rows go to the end of the tree. In SQLite the tree is the table.
     "CREATE TABLE predictions (id TEXT NOT NULL, model {int} NOT NULL, version {int} NOT NULL, created_ms {int}"
     " NOT NULL, request TEXT NOT NULL, predicted {int} NOT NULL, raw_confidence {real} NOT NULL, confidence {real}"
     " NOT NULL, tag TEXT, tag_key {int} NOT NULL, propensity {real}, digest {blob}, logits {blob} NOT NULL,"
-    " confidence_source TEXT, label_mass {real}, PRIMARY KEY (id, model)){clustered}",
+    " confidence_source TEXT, label_mass {real}, given_set TEXT, PRIMARY KEY (id, model)){clustered}",
     # Retention finds the service's ids by the time in them, and callers' own ids through this index.
     "CREATE INDEX own_ids ON predictions (created_ms) WHERE digest IS NOT NULL",
     _OTHER_TAGS,
@@ -125,6 +125,12 @@ _POSTGRES = {
 
 _FIRST_LABEL = "ALTER TABLE labels ADD COLUMN first_label {int}"
 
+_SETS = (
+    # The rules of a version's conformal sets, and the set that another server gave with an answer.
+    "ALTER TABLE versions ADD COLUMN sets TEXT",
+    "ALTER TABLE predictions ADD COLUMN given_set TEXT",
+)
+
 _UPGRADE = (
     *_DOUBTFUL,
     *_MATURING,
@@ -141,6 +147,7 @@ _UPGRADE = (
     "ALTER TABLE predictions ADD COLUMN label_mass {real}",
     "ALTER TABLE held ADD COLUMN doubtful {int} NOT NULL DEFAULT 0",
     _FIRST_LABEL,
+    *_SETS,
 )
 
 
@@ -154,8 +161,9 @@ POSTGRES = (
     # Logits are noise, so compressing them gains nothing.
     "ALTER TABLE predictions ALTER COLUMN logits SET STORAGE EXTERNAL",
 )
-SQLITE_UPGRADES = {6: _of(_SQLITE, _UPGRADE), 9: _of(_SQLITE, (_FIRST_LABEL,))}
-POSTGRES_UPGRADES = {5: _of(_POSTGRES, _UPGRADE), 9: _of(_POSTGRES, (_FIRST_LABEL,))}
+_FROM_9 = (_FIRST_LABEL, *_SETS)
+SQLITE_UPGRADES = {6: _of(_SQLITE, _UPGRADE), 9: _of(_SQLITE, _FROM_9), 10: _of(_SQLITE, _SETS)}
+POSTGRES_UPGRADES = {5: _of(_POSTGRES, _UPGRADE), 9: _of(_POSTGRES, _FROM_9), 10: _of(_POSTGRES, _SETS)}
 """Statements by the schema version that `trueodds store upgrade` upgrades. No other version is upgraded."""
 
 

@@ -24,6 +24,8 @@ _LABEL = np.dtype([*_ANSWER.descr, *LABEL.descr[len(_ANSWER.descr) :]])
 
 BLOCK = 2000
 """Corrected labels that are read at once."""
+FIRST_LABELS = 10
+"""Schema from which each label has its first label."""
 SIGNED = 9
 """Schema from which deltas have checksums and signs, and no label is doubtful."""
 
@@ -39,7 +41,8 @@ class DoubtfulCounts(NamedTuple):
 
 def upgrade(restart: Restart, before: int) -> Work[dict[tuple[str, str], DoubtfulCounts]]:
     """Convert the rows of a store with the schema `before`. Return the doubtful labels by model and version."""
-    yield from _fill_first_labels()
+    if before < FIRST_LABELS:
+        yield from _fill_first_labels()
     if before >= SIGNED:
         return {}
     yield from _seal_deltas()
