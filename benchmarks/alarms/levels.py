@@ -18,8 +18,6 @@ recalibrated models the calibrator keeps an error: the table has the largest ECE
 
 from __future__ import annotations
 
-import sys
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +26,7 @@ import numpy.typing as npt
 from scipy.special import expit, ndtri, softmax
 
 import trueodds
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, options_parser, whole_from
 from trueodds.calibrators import FitError
 from trueodds.metrics import EProcess, OrderedEProcess
 from trueodds.metrics.alarms.sequential import BLOCK
@@ -168,11 +166,9 @@ def _range(medians: list[float | None]) -> str:
 
 def main() -> None:
     parser = options_parser(__doc__, RESULT)
-    parser.add_argument("--runs", type=int, default=20, help="streams per setting of a calibrated model")
+    parser.add_argument("--runs", type=whole_from(10), default=20, help="streams per setting of a calibrated model")
     options = parser.parse_args()
-    if options.runs < 10:
-        parser.error(f"--runs is {options.runs}; allowed are 10 and more")
-    started, settings = time.perf_counter(), list[dict[str, Any]]()
+    run, settings = Run(), list[dict[str, Any]]()
     for levels in (3, 10):
         for rare in (False, True):
             for width in WIDTHS:
@@ -180,15 +176,8 @@ def main() -> None:
                     for truth in TRUTHS:
                         runs = options.runs // (1 if truth == "calibrated" else 4)
                         settings.append(one := measure(Population(levels, width, rare), way, truth, runs))
-                        print(f"{time.perf_counter() - started:4.0f} s {one}", file=sys.stderr, flush=True)
-    record = {
-        **circumstances("numpy", "scipy"),
-        "seconds": round(time.perf_counter() - started, 1),
-        "alpha": ALPHA,
-        "settings": settings,
-    }
-    write(options.out, record)
-    print(markdown(record))
+                        run.say(one)
+    run.finish(options.out, markdown, alpha=ALPHA, settings=settings)
 
 
 if __name__ == "__main__":

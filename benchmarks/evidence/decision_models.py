@@ -35,7 +35,7 @@ import orjson
 import trueodds
 from benchmarks.evidence import decision_questions as made
 from benchmarks.evidence.decision_questions import Question, Shape
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, circumstances, conclude, options_parser
 
 RESULT = RESULTS / "decision_models.json"
 COUNTS = {
@@ -385,8 +385,13 @@ if __name__ == "__main__":
         sys.stdout.flush()
         for report in runs[-1]["reports"]:
             print(json.dumps(report), file=sys.stderr)
-    facts = circumstances("numpy", "scipy")
-    facts["command"] = facts["command"].replace(str(chosen.data), "FOLDER")
-    result = {**facts, "days": DAYS, "delay": DELAY, "declined": DECLINED, "runs": runs}
-    print(markdown(result))
-    write(chosen.out, result)
+    conclude(
+        chosen.out,
+        markdown,
+        packages=("numpy", "scipy"),
+        command=circumstances()["command"].replace(str(chosen.data), "FOLDER"),
+        days=DAYS,
+        delay=DELAY,
+        declined=DECLINED,
+        runs=runs,
+    )

@@ -13,7 +13,6 @@ The tolerance is the service's default, and no setting was chosen on these data.
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ import numpy as np
 
 from benchmarks.evidence.decision_models import service, webhook
 from benchmarks.evidence.decision_questions import Games, read_games
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, options_parser
 from pipeline.published_data import collections
 
 RESULT = RESULTS / "forecast_replay.json"
@@ -180,8 +179,7 @@ def main() -> None:
     paths = {path.name.partition("_")[0]: path for path in collections.find("forecasts")}
     if wrong := set(options.sports or ()) - paths.keys():
         parser.error(f"--sports has {', '.join(sorted(wrong))}; allowed are {', '.join(paths)}")
-    started = time.perf_counter()
-    found = []
+    run, found = Run(), []
     with (
         tempfile.TemporaryDirectory() as name,
         webhook() as (hook, _),
@@ -190,15 +188,8 @@ def main() -> None:
     ):
         for sport in options.sports or paths:
             found.append(replay(http, sport, read_games(paths[sport])))
-            print(f"{time.perf_counter() - started:.0f} s: {sport}, alarm {found[-1]['end']['alarm']}", flush=True)
-    result = {
-        **circumstances("numpy", "scipy"),
-        "seconds": round(time.perf_counter() - started, 1),
-        "look": LOOK,
-        "sports": found,
-    }
-    print(markdown(result))
-    write(options.out, result)
+            run.say(f"{sport}, alarm {found[-1]['end']['alarm']}")
+    run.finish(options.out, markdown, look=LOOK, sports=found)
 
 
 if __name__ == "__main__":

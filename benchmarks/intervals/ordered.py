@@ -13,8 +13,6 @@ False marks and false alarms are counted for calibrated models only. An alarm wa
 
 from __future__ import annotations
 
-import sys
-import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, ndtri
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, options_parser, whole_from
 from trueodds import metrics
 from trueodds.metrics import OrderedEProcess, OrderedSums
 from trueodds.sums.ordered import ordered_rows
@@ -184,11 +182,11 @@ def markdown(record: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = options_parser(__doc__, RESULT)
-    parser.add_argument("--runs", type=int, default=200, help="samples per setting; a quarter of 20,000 rows")
+    parser.add_argument(
+        "--runs", type=whole_from(20), default=200, help="samples per setting; of 20,000 rows a quarter"
+    )
     options = parser.parse_args()
-    if options.runs < 20:
-        parser.error(f"--runs is {options.runs}; allowed are 20 and more")
-    started, settings, streams = time.perf_counter(), list[Outcome](), list[dict[str, Any]]()
+    run, settings, streams = Run(), list[Outcome](), list[dict[str, Any]]()
     for levels in (3, 10):
         for rare in (False, True):
             for width in WIDTHS:
@@ -197,27 +195,21 @@ def main() -> None:
                     for n, share in zip(SIZES, (1, 4), strict=True):
                         settings.append(o := measure(population, n, options.runs // share))
                         covered = f"{o.rps_covered:.3f} {o.bias_covered:.3f} {o.anytime_covered:.3f}"
-                        print(
-                            f"{time.perf_counter() - started:4.0f} s {o.population} n = {n} rps {o.rps:.4f} bias"
-                            f" {o.bias:+.4f} covered {covered} marks {o.false_marks}",
-                            file=sys.stderr,
-                            flush=True,
-                        )
+                        words = f"{o.population} n = {n} rps {o.rps:.4f} bias {o.bias:+.4f}"
+                        run.say(f"{words} covered {covered} marks {o.false_marks}")
                     streams.append(stream(population, options.runs // (4 if truth == "calibrated" else 20)))
-                    print(streams[-1], file=sys.stderr, flush=True)
-    record = {
-        **circumstances("numpy", "scipy"),
-        "seconds": round(time.perf_counter() - started, 1),
-        "level": LEVEL,
-        "settings_at_93_percent": {
+                    run.say(streams[-1])
+    run.finish(
+        options.out,
+        markdown,
+        level=LEVEL,
+        settings_at_93_percent={
             name: float(np.mean([getattr(one, name) >= PROMISE for one in settings]))
             for name in ("rps_covered", "bias_covered", "anytime_covered")
         },
-        "settings": [asdict(one) for one in settings],
-        "streams": streams,
-    }
-    write(options.out, record)
-    print(markdown(record))
+        settings=[asdict(one) for one in settings],
+        streams=streams,
+    )
 
 
 if __name__ == "__main__":

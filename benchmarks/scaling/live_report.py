@@ -12,7 +12,6 @@ first report of a model after the start, when the caches of classes and of compa
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
@@ -28,7 +27,7 @@ from typing import Any, cast
 import httpx
 import numpy as np
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, conclude, options_parser
 from benchmarks.scaling.answers import START, VERSION, YEAR, execute
 from service.ids import new_ids
 from service.report.data import read, rows_of_window
@@ -260,15 +259,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         totals = tuple(total for total in TOTALS if total <= chosen.most)
-        found = {
-            **circumstances(),
-            "cores": len(os.sched_getaffinity(0)),
-            "milliseconds": asyncio.run(measured(str(folder / "store.sqlite"), folder, totals)),
-        }
-    print(json.dumps(found, indent=1))
-    print(markdown(found))
-    if chosen.write:
-        write(RESULT, found)
+        milliseconds = asyncio.run(measured(str(folder / "store.sqlite"), folder, totals))
+    cores = len(os.sched_getaffinity(0))
+    conclude(RESULT if chosen.write else None, markdown, packages=(), cores=cores, milliseconds=milliseconds)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ import psutil
 import pyarrow
 from pyarrow import parquet
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, conclude, options_parser
 from benchmarks.shapes import pool_logits
 from trueodds.metrics import softmax
 
@@ -148,7 +148,5 @@ if __name__ == "__main__":
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--write", action="store_true", help=f"write {RESULT}")
     chosen = parser.parse_args()
-    result = {**circumstances(), "cores": len(os.sched_getaffinity(0)), **measure(chosen.rows, chosen.turns)}
-    print(markdown(result))
-    if chosen.write:
-        write(RESULT, result)
+    measured = {"cores": len(os.sched_getaffinity(0)), **measure(chosen.rows, chosen.turns)}
+    conclude(RESULT if chosen.write else None, markdown, packages=(), **measured)

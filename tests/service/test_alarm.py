@@ -381,39 +381,35 @@ def test_a_shadow_gets_evidence_and_pages_nobody(tmp_path: Path, hook: Hook) -> 
     assert [call.body["model"] for call in hook.calls] == ["m"]
 
 
-def test_trouble_is_logged_once_and_the_watch_goes_on(
+async def test_trouble_is_logged_once_and_the_watch_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.WARNING)
-
-    async def main() -> None:
-        store = await open_store(str(tmp_path / "store.sqlite"))
-        await answered_wrong(store, "m")
-        await answered_wrong(store, "well")
-        await store.update_state("m", "v1", ALARM, lambda tree, block: {"form": 7})
-        await store.put_labels([Label((await store.read_labels("m", "v1")).ids[0], 0, correct=True)])
-        more = batch(1, version(model="m"), seed=9)
-        await store.put_predictions(more)
-        await store.put_labels([Label(more.ids[0], 0)])
-        watch = Watch(store, Settings(), Telemetry())
-        for _ in range(3):
-            await watch.poll()
-        assert caplog.text.count("damaged or of another release") == 1
-        assert (await store.read_state("m", "v1", ALARM)) == {"form": 7}
-        assert (await store.read_state("well", "v1", ALARM))["labels"] == 100
-        caplog.clear()
-        read = Store.read_progress
-
-        async def fails(*_: object) -> Any:
-            raise StoreError("the store cannot be read: disk I/O error")
-
-        monkeypatch.setattr(Store, "read_progress", fails)
-        for _ in range(3):
-            await watch.poll()
-        assert caplog.text.count("disk I/O error") == 1
-        monkeypatch.setattr(Store, "read_progress", read)
+    store = await open_store(str(tmp_path / "store.sqlite"))
+    await answered_wrong(store, "m")
+    await answered_wrong(store, "well")
+    await store.update_state("m", "v1", ALARM, lambda tree, block: {"form": 7})
+    await store.put_labels([Label((await store.read_labels("m", "v1")).ids[0], 0, correct=True)])
+    more = batch(1, version(model="m"), seed=9)
+    await store.put_predictions(more)
+    await store.put_labels([Label(more.ids[0], 0)])
+    watch = Watch(store, Settings(), Telemetry())
+    for _ in range(3):
         await watch.poll()
-        assert caplog.text.count("damaged or of another release") == 1  # it is said again after other trouble
-        await store.close()
+    assert caplog.text.count("damaged or of another release") == 1
+    assert (await store.read_state("m", "v1", ALARM)) == {"form": 7}
+    assert (await store.read_state("well", "v1", ALARM))["labels"] == 100
+    caplog.clear()
+    read = Store.read_progress
 
-    asyncio.run(main())
+    async def fails(*_: object) -> Any:
+        raise StoreError("the store cannot be read: disk I/O error")
+
+    monkeypatch.setattr(Store, "read_progress", fails)
+    for _ in range(3):
+        await watch.poll()
+    assert caplog.text.count("disk I/O error") == 1
+    monkeypatch.setattr(Store, "read_progress", read)
+    await watch.poll()
+    assert caplog.text.count("damaged or of another release") == 1  # it is said again after other trouble
+    await store.close()

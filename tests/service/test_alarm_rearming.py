@@ -33,12 +33,10 @@ def test_it_watches_anew_and_may_fire_again(serve: Callable[..., Client], hook: 
     client = serve({"alarm_webhook": hook.url})
     all_wrong(client, 10)
     body = {"model": "tiny", "version": client.report()["version"], **ADA}
-    early = client.post(REARM, json=body)
-    assert early.status_code == 409 and "has not fired after 10 labels; it is still armed" in early.text
+    assert "has not fired after 10 labels; it is still armed" in client.refusal(REARM, body, 409)
     fire(client)
     until(lambda: alarm(client)["nulls"][1]["state"] == "fired")
-    unseen = client.post(REARM, json=body)
-    assert unseen.status_code == 409 and "(ece, point) is not acknowledged; send POST /admin/alarm/ack" in unseen.text
+    assert "(ece, point) is not acknowledged; send POST /admin/alarm/ack" in client.refusal(REARM, body, 409)
     assert client.post(ACKNOWLEDGE, json=body).status_code == 200
     before = alarm(client)["nulls"][0]
     armed = client.post(REARM, json=body).json()

@@ -13,7 +13,7 @@ import pytest
 from service.__main__ import main
 from service.http import keys
 from service.settings import Settings, read_hashes
-from tests.service.app_client import Client
+from tests.service.app_client import Client, content_of
 from tests.service.tiny_bundle import SHAPE, change_card, pictures, write_bundle
 from trueodds.bundle import RiskCoverage, open_models
 from trueodds.calibrators import Temperature
@@ -30,8 +30,7 @@ def npy(array: Any, version: tuple[int, int] | None = None) -> bytes:
 
 
 def probabilities(answer: Any) -> list[list[float]]:
-    assert answer.status_code == 200, answer.text
-    return [p["probabilities"] for p in answer.json()["predictions"]]
+    return [p["probabilities"] for p in content_of(answer)["predictions"]]
 
 
 def test_arrays_and_raw_bytes_are_the_same_images(client: Client) -> None:
@@ -205,8 +204,7 @@ BAD_LISTS: list[tuple[dict[str, Any], str]] = [
 
 def test_bad_ids_tags_and_propensities(client: Client) -> None:
     for lists, words in BAD_LISTS:
-        answer = client.post("/predict", json={"instances": pictures(2), **lists})
-        assert (answer.status_code, words in answer.json()["error"]["message"]) == (422, True), answer.text
+        assert words in client.refusal("/predict", {"instances": pictures(2), **lists})
     assert client.report()["answers"] == 0
 
 
@@ -259,8 +257,7 @@ def test_abstaining_says_what_it_risks(serve: Callable[..., Client], tmp_path: A
     ],
 )
 def test_bad_parameters(client: Client, query: str, words: str) -> None:
-    answer = client.post(f"/predict?{query}", json={"instances": pictures(1)})
-    assert (answer.status_code, words in answer.text) == (422, True), answer.text
+    assert words in client.refusal(f"/predict?{query}", {"instances": pictures(1)})
 
 
 def test_keys_open_what_they_are_for(serve: Callable[..., Client], tmp_path: Any) -> None:

@@ -43,6 +43,7 @@ class TopCurve(Calibrator):
 
     checks: ClassVar[Mapping[str, OptionCheck]] = {"pieces": Number(2, 100, whole=True)}
     base_kind: ClassVar[type[Calibrator]]
+    free_parameters = 0  # the pull towards the base regularises all
 
     base: Calibrator
     """Base calibrator, fitted on all rows."""
@@ -97,15 +98,6 @@ class TopCurve(Calibrator):
         """Number of the curve's parameters. The base's own prior or penalty regularises its parameters."""
         return super().parameters + 1
 
-    @property
-    def free_parameters(self) -> int:
-        """Always 0: the pull towards the base regularises all parameters."""
-        return 0
-
-    @property
-    def at_bound(self) -> bool:
-        return self.base.at_bound
-
     def _fit_warnings(self) -> list[str]:
         return self.base._fit_warnings()
 
@@ -143,10 +135,7 @@ class TemperatureCurve(TopCurve):
 
     name: ClassVar[str] = "temperature_curve"
     base_kind: ClassVar[type[Calibrator]] = Temperature
-
-    @property
-    def keeps_argmax(self) -> bool:
-        return True
+    keeps_argmax = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,10 +154,7 @@ class StructuredCurve(TopCurve):
 
     name: ClassVar[str] = "structured_curve"
     base_kind: ClassVar[type[Calibrator]] = StructuredMatrix
-
-    @property
-    def keeps_argmax(self) -> bool:
-        return False
+    keeps_argmax = False
 
 
 def log_odds_of_top(q_NC: Array) -> tuple[Array, npt.NDArray[np.intp]]:

@@ -47,6 +47,7 @@ class Histogram(ScoreCurves):
     """
 
     name: ClassVar[str] = "histogram"
+    keeps_argmax = False
     checks: ClassVar[Mapping[str, OptionCheck]] = {
         "form": OneOf(("top_label", "one_vs_rest")),
         "binning": OneOf(("width", "mass")),
@@ -119,6 +120,7 @@ class BBQ(ScoreCurves):
     """
 
     name: ClassVar[str] = "bbq"
+    keeps_argmax = False
     checks: ClassVar[Mapping[str, OptionCheck]] = {"form": OneOf(("top_label", "one_vs_rest"))}
 
     @classmethod

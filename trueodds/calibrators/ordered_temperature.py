@@ -51,6 +51,7 @@ class OrderedTemperature(Calibrator):
     name: ClassVar[str] = "ordered_temperature"
     checks: ClassVar[Mapping[str, OptionCheck]] = {"shrinkage": Number(0.0, 1e6), "intercept": Number(1e-6, 1e6)}
     is_regularised: ClassVar[bool] = True
+    keeps_argmax = False
 
     temperature: float
     slope: float
@@ -70,16 +71,8 @@ class OrderedTemperature(Calibrator):
             raise ValueError("shift_K rises somewhere; allowed are shifts that do not rise with the level")
 
     @property
-    def keeps_argmax(self) -> bool:
-        return False
-
-    @property
     def classes(self) -> int:
         return len(np.asarray(self.shift_K)) + 1
-
-    @property
-    def at_bound(self) -> bool:
-        return self.bound is not None
 
     @classmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels, *, shrinkage: float = SHRINKAGE, intercept: float = 1.0) -> Self:

@@ -24,6 +24,8 @@ from trueodds.sums.inputs import Array, softmax
 class Sigmoids(Calibrator):
     """Base of p_k = sigma(slope_k . features_k + offset_k), each class against the rest, divided by the row's sum."""
 
+    keeps_argmax = False
+
     offset_C: npt.ArrayLike
     steepest: float | None = field(default=None, kw_only=True)
     """Upper limit of the slopes during the fit; None: there was none."""
@@ -42,16 +44,8 @@ class Sigmoids(Calibrator):
         """Return the targets of a class's curve, for its own rows and for the rest."""
 
     @property
-    def keeps_argmax(self) -> bool:
-        return False
-
-    @property
     def classes(self) -> int:
         return len(np.asarray(self.offset_C))
-
-    @property
-    def at_bound(self) -> bool:
-        return bool(self._fit_warnings())
 
     def _fit_warnings(self) -> list[str]:
         return slope_notes(np.max(self._slopes(), axis=0), self.steepest)

@@ -44,6 +44,8 @@ class Spline(ScoreCurves):
     """
 
     name: ClassVar[str] = "spline"
+    keeps_argmax = False
+    at_bound = False  # its warning is about a falling curve
     checks: ClassVar[Mapping[str, OptionCheck]] = {
         "form": OneOf(("top_label", "one_vs_rest")),
         "pieces": Number(3, 100, whole=True),
