@@ -52,4 +52,4 @@ class CoverageWatch(Watch):
             "floor": alarm.floor,
             "coverage": first.coverage,
         }
-        return news(*key, COVERAGE, numbers, reading=first.reading, address=self._settings.address, type_=UNCOVERED)
+        return news(*key, COVERAGE, numbers, reading=first.reading, address=self._settings.address, kind=UNCOVERED)

@@ -66,7 +66,7 @@ _TABLES = (
     "CREATE TABLE predictions (id TEXT NOT NULL, model {int} NOT NULL, version {int} NOT NULL, created_ms {int}"
     " NOT NULL, request TEXT NOT NULL, predicted {int} NOT NULL, raw_confidence {real} NOT NULL, confidence {real}"
     " NOT NULL, tag TEXT, tag_key {int} NOT NULL, propensity {real}, digest {blob}, logits {blob} NOT NULL,"
-    " confidence_source TEXT, label_mass {real}, given_set TEXT, PRIMARY KEY (id, model)){clustered}",
+    " confidence_source TEXT, label_mass {real}, PRIMARY KEY (id, model)){clustered}",
     # Retention finds the service's ids by the time in them, and callers' own ids through this index.
     "CREATE INDEX own_ids ON predictions (created_ms) WHERE digest IS NOT NULL",
     _OTHER_TAGS,
@@ -125,11 +125,7 @@ _POSTGRES = {
 
 _FIRST_LABEL = "ALTER TABLE labels ADD COLUMN first_label {int}"
 
-_SETS = (
-    # The rules of a version's conformal sets, and the set that another server gave with an answer.
-    "ALTER TABLE versions ADD COLUMN sets TEXT",
-    "ALTER TABLE predictions ADD COLUMN given_set TEXT",
-)
+_SETS = ("ALTER TABLE versions ADD COLUMN sets TEXT",)
 
 _UPGRADE = (
     *_DOUBTFUL,
