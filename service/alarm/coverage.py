@@ -27,18 +27,18 @@ class WeightedCounts(Frozen):
     """Sums over labels with a propensity, each weighted by 1 / propensity."""
 
     weight: float = 0.0
-    covered: float = 0.0
+    hits: float = 0.0
     squared_weight: float = 0.0
-    squared_covered: float = 0.0
+    squared_hits: float = 0.0
     """Sum of the squared weights of covered sets."""
 
     def take(self, weight_N: Any, covered_N: Any) -> Self:
         """Return the sums after more labels."""
         return type(self)(
             weight=self.weight + float(weight_N.sum()),
-            covered=self.covered + float(weight_N[covered_N].sum()),
+            hits=self.hits + float(weight_N[covered_N].sum()),
             squared_weight=self.squared_weight + float((weight_N**2).sum()),
-            squared_covered=self.squared_covered + float((weight_N[covered_N] ** 2).sum()),
+            squared_hits=self.squared_hits + float((weight_N[covered_N] ** 2).sum()),
         )
 
 
@@ -54,6 +54,11 @@ class RuleEvidence(Frozen):
     def start(cls, rule: SetRule) -> Self:
         """Return the evidence before any label."""
         return cls(process=RiskEProcess.start(1 - min(rule.floors)))
+
+    @property
+    def acknowledged(self) -> StoredAcknowledgement | None:
+        """Always None. Nobody can acknowledge sets that do not cover; a new version has new sets."""
+        return None
 
 
 class CoverageState(Frozen):
@@ -100,15 +105,10 @@ class CoverageState(Frozen):
         return state
 
     @property
-    def fired(self) -> Firing | None:
-        """Firing of the level that fired first; None if none has."""
-        firings = [one.fired for one in self.evidence if one.fired is not None]
-        return min(firings, key=lambda fired: fired.at_ms, default=None)
-
-    @property
-    def paging(self) -> Self | None:
-        """The evidence that calls webhooks: this state once a level has fired, else None."""
-        return None if self.fired is None else self
+    def paging(self) -> RuleEvidence | None:
+        """Evidence that calls webhooks: that of the level that fired first; None if none has."""
+        ended = [one for one in self.evidence if one.fired is not None]
+        return min(ended, key=lambda one: one.fired.at_ms if one.fired else 0, default=None)
 
     @property
     def alpha_of_each(self) -> float:
@@ -161,8 +161,9 @@ class CoverageState(Frozen):
             "evidence": tuple(evidence),
         }
         state = self.model_copy(update=changes)
-        if state.fired and self.fired is None:  # after a voiding, it may have fired before, on other labels
-            kept = {key: d for key, d in self.deliveries.items() if d.fired_ms == state.fired.at_ms}
+        firing = state.paging.fired if state.paging else None
+        if firing and self.paging is None:  # after a voiding, it may have fired before, on other labels
+            kept = {key: d for key, d in self.deliveries.items() if d.fired_ms == firing.at_ms}
             return state.model_copy(update={"deliveries": kept})
         return state
 
@@ -189,11 +190,6 @@ class CoverageState(Frozen):
 
     def with_delivery(self, key: str, delivery: Delivery) -> Self:
         return self.model_copy(update={"deliveries": {**self.deliveries, key: delivery}})
-
-    @property
-    def acknowledged(self) -> StoredAcknowledgement | None:
-        """Always None. Nobody can acknowledge sets that do not cover; a new version has new sets."""
-        return None
 
 
 def taking_sets(rules: tuple[SetRule, ...], settings: Settings) -> Callable[[Any, LabelBlock], Any]:

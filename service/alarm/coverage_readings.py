@@ -47,7 +47,7 @@ def _level(
     if live.labels and weighted:
         coverage, lower, upper = weighted_interval(one.weighted)
     elif live.labels and not refused:
-        sequence = risk_sequence(live.labels - live.covered, live.labels, level=LEVEL)
+        sequence = risk_sequence(live.labels - live.hits, live.labels, level=LEVEL)
         coverage, lower, upper = 1 - sequence.risk, 1 - sequence.upper, 1 - sequence.lower
     tags = [(name or UNTAGGED, pair) for name, pair in live.tags.items()]
     tags += [(OTHER, live.other_tags)] if live.other_tags[0] else []
@@ -57,7 +57,7 @@ def _level(
         calibration_rows=rule.calibration_rows,
         floor=min(rule.floors),
         labels=live.labels,
-        covered=live.covered,
+        hits=live.hits,
         coverage=coverage,
         how="refused" if refused else "propensity" if weighted else "plain",
         lower=lower,
@@ -78,7 +78,7 @@ def _groups(rows: Iterable[tuple[str, tuple[int, int]]]) -> list[SetGroup]:
     for name, (labels, covered) in rows:
         lower, upper = binomial_interval(covered, labels, level=LEVEL)
         limits = {"lower": float(lower), "upper": float(upper)}
-        groups.append(SetGroup(name=name, labels=labels, covered=covered, coverage=covered / labels, **limits))
+        groups.append(SetGroup(name=name, labels=labels, hits=covered, coverage=covered / labels, **limits))
     return groups
 
 
@@ -89,9 +89,9 @@ def weighted_interval(counts: WeightedCounts) -> tuple[float, float, float]:
     interval is the exact binomial one for the number n of labels with the same variance, n = c (1 - c) / v, or for
     (sum w)^2 / sum w^2 if that is smaller.
     """
-    c = min(counts.covered / counts.weight, 1.0)
-    missed = counts.squared_weight - counts.squared_covered
-    variance = (counts.squared_covered * (1 - c) ** 2 + missed * c**2) / counts.weight**2
+    c = min(counts.hits / counts.weight, 1.0)
+    missed = counts.squared_weight - counts.squared_hits
+    variance = (counts.squared_hits * (1 - c) ** 2 + missed * c**2) / counts.weight**2
     n = counts.weight**2 / counts.squared_weight
     if variance > 0:
         n = min(n, c * (1 - c) / variance)
@@ -133,7 +133,7 @@ def _reading(part: LevelCoverage, is_chosen: bool, has_corrections: bool) -> str
 def _coverage_words(part: LevelCoverage, is_chosen: bool) -> str:
     if not part.labels:
         return f"No labels yet, so it is not known how many sets of level {part.level:.6g} hold the true class."
-    counts = f"{part.covered:,} of {plural(part.labels, 'labelled set')} of level {part.level:.6g} hold the true class"
+    counts = f"{part.hits:,} of {plural(part.labels, 'labelled set')} of level {part.level:.6g} hold the true class"
     if part.coverage is None or part.lower is None or part.upper is None:
         why = "their labels were chosen by confidence" if is_chosen else "their labels had different, unknown chances"
         return (

@@ -40,7 +40,7 @@ class CoverageWatch(Watch):
         assert isinstance(state, CoverageState)
         version: Version = await self._version(key)
         part = await asyncio.to_thread(set_coverage, state, version.classes)
-        first = min(part.fired, key=lambda one: one.alarm.fired_after or 0)
+        first = min(part.fired_levels, key=lambda one: one.alarm.fired_after or 0)
         alarm = first.alarm
         assert alarm.fired_at is not None
         numbers = {

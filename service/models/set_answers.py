@@ -32,7 +32,7 @@ class SetAnswers:
 
     @property
     def reading(self) -> str:
-        """What the sets promise, in words."""
+        """Promise of the sets, in words."""
         rule = self.rule
         measured = "" if self.test_coverage is None else f" {self.test_coverage:.2%} of the test rows were covered."
         few = len(rule.unlimited_classes)

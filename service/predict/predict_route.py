@@ -114,16 +114,16 @@ def encode(
     return orjson.dumps(tree)
 
 
-def sets_part(answered: SetAnswers) -> Sets:
+def sets_part(answers: SetAnswers) -> Sets:
     """Describe the sets of an answer."""
-    rule = answered.rule
+    rule = answers.rule
     return {
         "level": rule.level,
         "method": rule.method,
         "calibration_rows": rule.calibration_rows,
-        "floor": answered.floor,
-        "test_coverage": answered.test_coverage,
-        "reading": answered.reading,
+        "floor": answers.floor,
+        "test_coverage": answers.test_coverage,
+        "reading": answers.reading,
     }
 
 

@@ -195,7 +195,7 @@ def test_measured_sets_count_what_a_loop_counts() -> None:
     p_NC, labels_N = population(200, 4, 11)
     rule = conformal.fit(*population(200, 4, 12), "aps").at(0.7)
     measured, inside_NC = conformal.measure(rule, p_NC, labels_N), rule.sets(p_NC)
-    assert measured.covered == sum(bool(row[y]) for row, y in zip(inside_NC, labels_N, strict=True))
+    assert measured.hits == sum(bool(row[y]) for row, y in zip(inside_NC, labels_N, strict=True))
     assert list(measured.sizes) == [int((inside_NC.sum(axis=1) == s).sum()) for s in range(len(measured.sizes))]
     lower, upper = measured.interval()
     assert lower < measured.coverage < upper
@@ -213,4 +213,4 @@ def test_live_counts_do_not_depend_on_the_calls() -> None:
     assert parts == whole and len(whole.tags) == 100 and whole.other_tags[0] > 0
     assert LiveSets.model_validate_json(whole.model_dump_json()) == whole
     with pytest.raises(ValueError, match="do not add up"):
-        LiveSets.model_validate({**whole.model_dump(), "covered": 0})
+        LiveSets.model_validate({**whole.model_dump(), "hits": 0})

@@ -29,7 +29,7 @@ def coverages(method: SetMethod, classes: int, spread: float, *, honest: bool) -
     for seed in range(DRAWS):
         p_NC, labels_N = population(ROWS + FRESH, classes, seed, spread, honest=honest)
         rule = conformal.fit(p_NC[:ROWS], labels_N[:ROWS], method, seed=seed).at(LEVEL)
-        counts.append(conformal.measure(rule, p_NC[ROWS:], labels_N[ROWS:]).covered)
+        counts.append(conformal.measure(rule, p_NC[ROWS:], labels_N[ROWS:]).hits)
     return np.array(counts)
 
 

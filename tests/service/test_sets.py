@@ -109,13 +109,13 @@ def test_the_report_counts_coverage_by_size_class_and_tag(serve: Serve) -> None:
     one = found["levels"][0]
     hits = [name in answer["set"] for name, answer in zip(labels, answered, strict=True)]
     sizes = [len(answer["set"]) for answer in answered]
-    assert (one["labels"], one["covered"]) == (120, sum(hits)) and one["coverage"] == pytest.approx(np.mean(hits))
+    assert (one["labels"], one["hits"]) == (120, sum(hits)) and one["coverage"] == pytest.approx(np.mean(hits))
     assert one["lower"] < one["coverage"] < one["upper"] and one["how"] == "plain"
     assert one["mean_size"] == pytest.approx(np.mean(sizes))
     for key, names in (("sizes", map(str, sizes)), ("classes", labels), ("tags", tags)):
         named = list(names)
         expected = {name: sum(h for h, own in zip(hits, named, strict=True) if own == name) for name in set(named)}
-        assert {group["name"]: group["covered"] for group in one[key]} == expected
+        assert {group["name"]: group["hits"] for group in one[key]} == expected
         assert sum(group["labels"] for group in one[key]) == 120
     page = client.get("/calibration-report?format=html").text
     assert "Do the sets hold the true class?" in page and "By number of classes in the set" in page
@@ -163,7 +163,7 @@ def test_labels_with_different_chances_are_weighted_or_refused(serve: Serve) -> 
     more = ask(client, 10, seed=6)["predictions"]
     label(client, more, [a["label"] for a in more])
     refused = part(client, 110)["levels"][0]
-    assert refused["how"] == "refused" and refused["coverage"] is None and refused["covered"] > 0
+    assert refused["how"] == "refused" and refused["coverage"] is None and refused["hits"] > 0
     assert "label a random sample" in refused["reading"]
 
 

@@ -1,4 +1,4 @@
-"""Counts of sets whose true class has become known: covered ones, by size, by true class and by tag."""
+"""Counts of sets whose true class has become known: hits, by size, by true class and by tag."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class LiveSets(BaseModel):
 
     Examples:
         >>> live = conformal.LiveSets().take([True, False, True], [1, 2, 2], [0, 1, 1], ["a", "a", None])
-        >>> live.labels, live.covered, live.sizes, live.classes, live.tags
+        >>> live.labels, live.hits, live.sizes, live.classes, live.tags
         (3, 2, {1: (1, 1), 2: (2, 1)}, {0: (1, 1), 1: (2, 1)}, {'a': (2, 1), '': (1, 1)})
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     labels: Count = 0
-    covered: Count = 0
+    hits: Count = 0
     """Number of sets that hold the true class."""
     sizes: dict[Count, Pair] = Field(default_factory=dict)
     """Counts by the number of classes in the set."""
@@ -44,7 +44,7 @@ class LiveSets(BaseModel):
 
     @model_validator(mode="after")
     def _add_up(self) -> Self:
-        whole = self.labels, self.covered
+        whole = self.labels, self.hits
         by_tag = [*self.tags.values(), self.other_tags]
         for pairs in (list(self.sizes.values()), list(self.classes.values()), by_tag):
             if (sum(n for n, _ in pairs), sum(covered for _, covered in pairs)) != whole:
@@ -69,22 +69,22 @@ class LiveSets(BaseModel):
             if name not in known and len(known) < MOST_TAGS:
                 known[name] = (0, 0)
         is_known = [name in known for name in names]
-        counted = _added(known, compress(names, is_known), list(compress(covered, is_known)))
+        counted = _counts(known, compress(names, is_known), list(compress(covered, is_known)))
         others = [is_covered for is_covered, own in zip(covered, is_known, strict=True) if not own]
         return type(self)(
             labels=self.labels + len(covered),
-            covered=self.covered + sum(covered),
-            sizes=_added(self.sizes, np.asarray(size_N, np.int64).tolist(), covered),
-            classes=_added(self.classes, np.asarray(labels_N, np.int64).tolist(), covered),
+            hits=self.hits + sum(covered),
+            sizes=_counts(self.sizes, np.asarray(size_N, np.int64).tolist(), covered),
+            classes=_counts(self.classes, np.asarray(labels_N, np.int64).tolist(), covered),
             tags=counted,
             other_tags=(self.other_tags[0] + len(others), self.other_tags[1] + sum(others)),
         )
 
 
-def _added(before: dict[K, Pair], keys: Iterable[K], covered: Sequence[bool]) -> dict[K, Pair]:
+def _counts(before: dict[K, Pair], keys: Iterable[K], hits: Sequence[bool]) -> dict[K, Pair]:
     """Return counts by key after more labels."""
     counts = dict(before)
-    for key, is_covered in zip(keys, covered, strict=True):
+    for key, is_covered in zip(keys, hits, strict=True):
         labels, right = counts.get(key, (0, 0))
         counts[key] = (labels + 1, right + is_covered)
     return counts

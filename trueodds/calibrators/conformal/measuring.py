@@ -27,7 +27,7 @@ class MeasuredSets(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     rows: int = Field(ge=1)
-    covered: int = Field(ge=0)
+    hits: int = Field(ge=0)
     """Number of sets that hold the true class."""
     sizes: tuple[int, ...]
     """Number of sets by size, from 0 on, up to the largest size."""
@@ -40,14 +40,14 @@ class MeasuredSets(BaseModel):
     def _add_up(self) -> Self:
         if sum(self.sizes) != self.rows or sum(self.class_rows) != self.rows:
             raise ValueError(f"sizes and classes must add up to {self.rows} rows")
-        if sum(self.class_hits) != self.covered or len(self.class_rows) != len(self.class_hits):
-            raise ValueError(f"the covered rows of the classes must add up to {self.covered}")
+        if sum(self.class_hits) != self.hits or len(self.class_rows) != len(self.class_hits):
+            raise ValueError(f"the covered rows of the classes must add up to {self.hits}")
         return self
 
     @property
     def coverage(self) -> float:
         """Share of the sets that hold the true class."""
-        return self.covered / self.rows
+        return self.hits / self.rows
 
     @property
     def mean_size(self) -> float:
@@ -56,7 +56,7 @@ class MeasuredSets(BaseModel):
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the exact binomial (Clopper-Pearson) interval of the coverage."""
-        lower, upper = binomial_interval(self.covered, self.rows, level=level)
+        lower, upper = binomial_interval(self.hits, self.rows, level=level)
         return float(lower), float(upper)
 
 
@@ -79,7 +79,7 @@ def measure(
     covered_N, classes = inside_NC[np.arange(len(labels)), labels], inside_NC.shape[1]
     return MeasuredSets(
         rows=len(labels),
-        covered=int(covered_N.sum()),
+        hits=int(covered_N.sum()),
         sizes=tuple(np.bincount(inside_NC.sum(axis=1)).tolist()),
         class_rows=tuple(np.bincount(labels, minlength=classes).tolist()),
         class_hits=tuple(np.bincount(labels[covered_N], minlength=classes).tolist()),

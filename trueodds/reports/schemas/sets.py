@@ -15,7 +15,7 @@ class SetGroup(BaseModel):
 
     name: str
     labels: int
-    covered: int = Field(description="labels that are in the set of their answer")
+    hits: int = Field(description="labels that are in the set of their answer")
     coverage: float = Field(description="covered / labels")
     lower: float = Field(description="lower end of the exact binomial 95% interval, for one look at one group")
     upper: float
@@ -45,7 +45,7 @@ class LevelCoverage(BaseModel):
     calibration_rows: int
     floor: float = Field(description="coverage that sound sets reach in 95% of calibrations")
     labels: int
-    covered: int
+    hits: int
     coverage: float | None = Field(description="share of the labels in their sets; weighted by given propensities")
     how: Literal["plain", "propensity", "refused"] = Field(
         description="refused: the labels are no random sample of the answers, so no coverage of all answers is given"
@@ -68,6 +68,6 @@ class SetCoverage(BaseModel):
     left_out: int = Field(0, description="labels whose first value is unknown")
 
     @property
-    def fired(self) -> list[LevelCoverage]:
+    def fired_levels(self) -> list[LevelCoverage]:
         """Levels whose alarm has fired."""
         return [one for one in self.levels if one.alarm.state == "fired"]
