@@ -17,6 +17,7 @@ from tests.service.hooks import Hook, until
 from tests.service.tiny_bundle import CLASSES, pictures, write_bundle
 from trueodds.bundle import Bundle, open_models
 from trueodds.calibrators.conformal import SetSettings
+from trueodds.client.responses import Predictions
 
 APS = SetSettings.of("aps", {"levels": [0.9, 0.6]})
 LAC = SetSettings.of("lac", {"levels": [0.9]})
@@ -65,6 +66,14 @@ def test_predict_returns_the_sets_of_the_bundle(serve: Serve, tmp_path: Any) -> 
         assert about["floor"] == min(rule.floors) < level and about["test_coverage"] is None
         assert "not for one class" in about["reading"]
     assert "sets" not in client.post("/predict", json={"instances": pictures(1)}).json()
+
+
+def test_the_client_reads_the_sets(serve: Serve) -> None:
+    tree = ask(serve(sets=APS), 12)
+    read = Predictions.read([{**tree, "classes": list(CLASSES)}])
+    assert read.sets == tuple(tuple(one["set"]) for one in tree["predictions"])
+    plain = serve(sets=APS).post("/predict?classes=true", json={"instances": pictures(2)}).json()
+    assert Predictions.read([plain]).sets is None
 
 
 def test_the_same_request_gets_the_same_set(serve: Serve) -> None:

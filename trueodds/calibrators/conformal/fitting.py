@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.calibrators.base import Calibrator
-from trueodds.calibrators.conformal.nonconformity import check_method, draws_of, scores_of
+from trueodds.calibrators.conformal.nonconformity import check_method, scores_of
 from trueodds.calibrators.conformal.ranks import fewest_rows, rank_of
 from trueodds.calibrators.conformal.rule import SLACK, SetRule
 from trueodds.calibrators.conformal.sets import ConformalSets
@@ -77,7 +77,7 @@ def fit(
         labels_N: True classes, shape (N,), as class indices.
         method: Name of the method (`SET_METHODS`).
         level: Level at which raps chooses its penalty. Other methods do not use it.
-        seed: Seed of the draw of these rows.
+        seed: Seed of the draw of these rows, and of the draws of aps and raps for the calibration rows.
 
     Returns:
         The sorted scores. `at(level)` gives the rule of a level.
@@ -100,7 +100,7 @@ def fit(
     labels = check_labels(labels_N, *p_NC.shape)
     check_method(method, p_NC.shape[1])
     check_level(level)
-    draws_N = draws_of([f"calibration row {n}" for n in range(len(p_NC))])
+    draws_N = _calibration_draws(labels, seed)
     penalty, free_ranks, tuning = 0.0, 0, 0
     if method == "raps":
         if round(len(p_NC) * TUNING) < 1:
@@ -193,6 +193,17 @@ def few_rows_notes(rules: Sequence[SetRule], classes: Sequence[str] | None = Non
         more = f" and {len(few) - 10} more" if len(few) > 10 else ""
         notes.append(f"The {needed} of each class. These have fewer, and are in every set: {', '.join(named)}{more}.")
     return notes
+
+
+def _calibration_draws(labels_N: Index, seed: int) -> Array:
+    """Draw a number in [0, 1) for each calibration row.
+
+    The labels seed the draws too. With the same draws for all data sets, the coverage would err in the same direction
+    for all of them.
+    """
+    digest = hashlib.blake2b(labels_N.astype("<i8").tobytes(), digest_size=8).digest()
+    draws_N: Array = np.random.default_rng([seed, int.from_bytes(digest, "big")]).random(len(labels_N))
+    return draws_N
 
 
 def _choose_penalty(p_NC: Array, labels_N: Index, draws_N: Array, level: float) -> tuple[float, int]:
