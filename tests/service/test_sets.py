@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from service.alarm import COVERAGE
+from service.alarm.coverage import WeightedCounts
+from service.alarm.coverage_readings import weighted_interval
 from service.app import create_app
 from service.settings import Settings
 from tests.service.app_client import Client
@@ -174,6 +176,21 @@ def test_labels_with_different_chances_are_weighted_or_refused(serve: Serve) -> 
     refused = part(client, 110)["levels"][0]
     assert refused["how"] == "refused" and refused["coverage"] is None and refused["hits"] > 0
     assert "label a random sample" in refused["reading"]
+
+
+@pytest.mark.parametrize("chances", [(1.0, 0.1), (0.1, 1.0)])
+def test_the_weighted_interval_covers(chances: tuple[float, float]) -> None:
+    """Labels are chosen by a group that is missed more often than the others."""
+    rng, misses, found = np.random.default_rng(0), (0.3, 0.05), 0
+    for _ in range(400):
+        group_N = (rng.random(800) >= 0.3).astype(int)
+        propensity_N = np.array(chances)[group_N]
+        labelled_N = rng.random(800) < propensity_N
+        hit_N = rng.random(800) >= np.array(misses)[group_N]
+        counts = WeightedCounts().take(1 / propensity_N[labelled_N], hit_N[labelled_N])
+        _, lower, upper = weighted_interval(counts)
+        found += lower <= 1 - (0.3 * 0.3 + 0.7 * 0.05) <= upper
+    assert found >= 370
 
 
 def test_damaged_evidence_is_named(settings: Settings, tmp_path: Any) -> None:

@@ -95,6 +95,25 @@ async def test_a_store_of_schema_9_gets_the_first_labels(address: str) -> None:
     await store.close()
 
 
+async def test_a_store_of_schema_10_keeps_its_first_labels(tmp_path: Path) -> None:
+    """Its versions have no conformal sets yet. A correction since then must not become a first label."""
+    path = tmp_path / "store.sqlite"
+    older.load_sqlite(path, older.FILE_9)
+    await upgrade(str(path), older.RESTART, print)
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("ALTER TABLE versions DROP COLUMN sets")
+        db.execute("UPDATE labels SET first_label = 1 - label WHERE label < 2")
+        before = db.execute("SELECT prediction, version, first_label FROM labels ORDER BY 1, 2").fetchall()
+        db.execute("PRAGMA user_version = 10")
+        db.commit()
+    assert await upgrade(str(path), older.RESTART, print) == {}
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT prediction, version, first_label FROM labels ORDER BY 1, 2").fetchall() == before
+    store = await open_store(str(path))
+    assert all(version.set_rules == () for version in await store.read_versions())
+    await store.close()
+
+
 async def test_a_first_label_that_is_lost_is_the_predicted_one_or_unknown(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     firsts = older.load_sqlite(path, older.FILE_9)["firsts"]["levels/v1"]
