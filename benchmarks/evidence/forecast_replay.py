@@ -21,8 +21,9 @@ from typing import Any
 import httpx
 import numpy as np
 
-from benchmarks.evidence.decision_models import service, webhook
 from benchmarks.evidence.decision_questions import Games, read_games
+from benchmarks.faults.process import without_model
+from benchmarks.faults.replicas import Hook
 from benchmarks.record import RESULTS, Run, options_parser
 from pipeline.published_data import collections
 
@@ -182,9 +183,9 @@ def main() -> None:
     run, found = Run(), []
     with (
         tempfile.TemporaryDirectory() as name,
-        webhook() as (hook, _),
-        service(Path(name), hook) as url,
-        httpx.Client(base_url=url, timeout=300) as http,
+        Hook(0) as hook,
+        without_model(Path(name), "--alarm-webhook", hook.url) as service,
+        httpx.Client(base_url=service.url, timeout=300) as http,
     ):
         for sport in options.sports or paths:
             found.append(replay(http, sport, read_games(paths[sport])))

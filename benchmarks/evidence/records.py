@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.library.calibrators import given_scores
 from benchmarks.record import RESULTS, Run, circumstances, installed, options_parser, write
 from pipeline.published_data import collections
 from trueodds import calibrators, logits_of, metrics
@@ -57,27 +58,6 @@ def ours(name: str) -> Fit:
 def select(logits_NC: Array, labels_N: Labels) -> Callable[[Array], Array]:
     """Choose a calibrator by cross-validation."""
     return calibrators.select(logits_NC, labels_N).calibrator
-
-
-def given_scores(logits_NC: Array) -> Any:
-    """Return a fitted classifier of scikit-learn whose inputs are the logits themselves."""
-    from sklearn.base import BaseEstimator, ClassifierMixin
-
-    class Scores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-        def fit(self, x: Any, y: Any) -> Any:
-            self.classes_ = np.arange(x.shape[1])
-            return self
-
-        def decision_function(self, x: Any) -> Any:
-            return x
-
-        def predict(self, x: Any) -> Any:
-            return x.argmax(axis=1)
-
-        def predict_proba(self, X: Any) -> Any:  # MAPIE names the argument
-            return softmax(X)
-
-    return Scores().fit(logits_NC, None)
 
 
 def scikit_learn(method: str) -> Fit:

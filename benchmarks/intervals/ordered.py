@@ -14,6 +14,7 @@ False marks and false alarms are counted for calibrated models only. An alarm wa
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -52,19 +53,14 @@ class Population:
     def name(self) -> str:
         return f"{self.levels} levels, {self.width}{', rare' * self.rare}, {self.truth}"
 
-    def _cuts(self) -> Array:
-        if self.rare:  # the lowest cut leaves 1% of the scores above it
-            return np.linspace(ndtri(0.99), ndtri(0.99) + 1.5, self.levels - 1)
-        cuts: Array = ndtri(np.arange(1, self.levels) / self.levels)
-        return cuts
-
     def probabilities(self, score_N: Array) -> tuple[Array, Array]:
         """Return the predicted and the true probabilities of each level."""
         w = WIDTHS[self.width] * (0.5 if self.rare else 1.0)
         shift, wider = {"calibrated": (0.0, 1.0), "over-confident": (0.2, 2.0)}[self.truth]
-        said_NK = expit((score_N[:, None] - self._cuts()) / w)
-        true_NK = expit((score_N[:, None] - shift - self._cuts()) / (w * wider))
-        return _of_levels(said_NK), _of_levels(true_NK)
+        cuts_K = cuts(self.levels, self.rare)
+        said_NK = expit((score_N[:, None] - cuts_K) / w)
+        true_NK = expit((score_N[:, None] - shift - cuts_K) / (w * wider))
+        return of_levels(said_NK), of_levels(true_NK)
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[Array, npt.NDArray[np.intp]]:
         said_NC, true_NC = self.probabilities(rng.normal(size=n))
@@ -77,7 +73,16 @@ class Population:
         return float(sum(scores)) / POOL, float(((said_NC - true_NC) @ np.arange(self.levels)).mean())
 
 
-def _of_levels(at_least_NK: Array) -> Array:
+def cuts(levels: int, rare: bool) -> Array:
+    """Return the cuts between levels: at equal shares of the scores, or with 1% of the scores above the lowest."""
+    if rare:
+        return np.linspace(ndtri(0.99), ndtri(0.99) + 1.5, levels - 1)
+    found: Array = ndtri(np.arange(1, levels) / levels)
+    return found
+
+
+def of_levels(at_least_NK: Array) -> Array:
+    """Return the probability of each level, from those of "at least level k"."""
     padded_NC = np.pad(at_least_NK, ((0, 0), (1, 1)), constant_values=((0, 0), (1, 0)))
     return padded_NC[:, :-1] - padded_NC[:, 1:]
 
@@ -187,18 +192,15 @@ def main() -> None:
     )
     options = parser.parse_args()
     run, settings, streams = Run(), list[Outcome](), list[dict[str, Any]]()
-    for levels in (3, 10):
-        for rare in (False, True):
-            for width in WIDTHS:
-                for truth in TRUTHS:
-                    population = Population(levels, width, rare, truth)
-                    for n, share in zip(SIZES, (1, 4), strict=True):
-                        settings.append(o := measure(population, n, options.runs // share))
-                        covered = f"{o.rps_covered:.3f} {o.bias_covered:.3f} {o.anytime_covered:.3f}"
-                        words = f"{o.population} n = {n} rps {o.rps:.4f} bias {o.bias:+.4f}"
-                        run.say(f"{words} covered {covered} marks {o.false_marks}")
-                    streams.append(stream(population, options.runs // (4 if truth == "calibrated" else 20)))
-                    run.say(streams[-1])
+    for levels, rare, width, truth in product((3, 10), (False, True), WIDTHS, TRUTHS):
+        population = Population(levels, width, rare, truth)
+        for n, share in zip(SIZES, (1, 4), strict=True):
+            settings.append(o := measure(population, n, options.runs // share))
+            covered = f"{o.rps_covered:.3f} {o.bias_covered:.3f} {o.anytime_covered:.3f}"
+            words = f"{o.population} n = {n} rps {o.rps:.4f} bias {o.bias:+.4f}"
+            run.say(f"{words} covered {covered} marks {o.false_marks}")
+        streams.append(stream(population, options.runs // (4 if truth == "calibrated" else 20)))
+        run.say(streams[-1])
     run.finish(
         options.out,
         markdown,

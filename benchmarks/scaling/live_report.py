@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +25,7 @@ from typing import Any, cast
 import httpx
 import numpy as np
 
+from benchmarks.faults.process import without_model
 from benchmarks.record import RESULTS, conclude, options_parser
 from benchmarks.scaling.answers import START, VERSION, YEAR, execute
 from service.ids import new_ids
@@ -141,7 +140,11 @@ async def in_process(store: Store, total: int) -> Numbers:
     version = await version_of(store, total)
     key, recent = (version.model, version.version), RecentLabels()
     registry, settings = SimpleNamespace(models=lambda known: {"models": []}), Settings()
-    runtime = cast(Runtime, SimpleNamespace(store=store, registry=registry, settings=settings))
+
+    async def mature(_: Version) -> None:
+        """Do nothing: these models have no maturity window."""
+
+    runtime = cast(Runtime, SimpleNamespace(store=store, registry=registry, settings=settings, mature=mature))
     sums, labels = await store.read_sums(*key), await recent.labels(store, version)
 
     def at(level: int) -> ReportQuery:
@@ -205,20 +208,6 @@ async def over_http(client: httpx.AsyncClient, store: Store, total: int) -> Numb
     }
 
 
-def service(address: str, folder: Path) -> Iterator[str]:
-    """Run a service on that store with no models. Yields its URL."""
-    url_file = folder / "url"
-    command = [sys.executable, "-m", "service", "--port", "0", "--store", address, "--url-file", str(url_file)]
-    process = subprocess.Popen([*command, "--models", str(folder / "none")], stderr=subprocess.DEVNULL)
-    try:
-        while not url_file.exists():
-            time.sleep(0.05)
-        yield url_file.read_text().strip()
-    finally:
-        process.terminate()
-        process.wait()
-
-
 def markdown(found: Numbers) -> str:
     """Return the table of docs/explanation/results.md."""
     heads = ["labels", "reading the sums", "in process, a label more", "again"]
@@ -240,12 +229,11 @@ async def measured(address: str, folder: Path, totals: tuple[int, ...]) -> Numbe
         for total in totals:
             await fill(store, total, rng)
             found[str(total)] = {"in process": await in_process(store, total)}
-        running = service(address, folder)
-        async with httpx.AsyncClient(base_url=next(running), timeout=60) as client:
-            firsts = {total: await first(client, total) for total in totals}
-            for total in totals:
-                found[str(total)]["over HTTP"] = {"first": firsts[total], **await over_http(client, store, total)}
-        running.close()  # type: ignore[attr-defined]
+        with without_model(folder, store=address) as service:
+            async with httpx.AsyncClient(base_url=service.url, timeout=60) as client:
+                firsts = {total: await first(client, total) for total in totals}
+                for total in totals:
+                    found[str(total)]["over HTTP"] = {"first": firsts[total], **await over_http(client, store, total)}
     finally:
         await store.close()
     return found

@@ -122,8 +122,8 @@ def export(
     with tempfile.TemporaryDirectory(prefix="trueodds-export-") as folder:
         model = Path(folder) / MODEL
         write_onnx(servable, card.input.feed(rows[:2], [card.input.tensor]), model)
-        logits_C = _check_graph(servable, rows, model, card.input)[0]
-        return _write(model, logits_C, calibrator, card, rows[0], out, validation, sets)
+        golden = {"golden_input": rows[0], "golden_logits": _check_graph(servable, rows, model, card.input)[0]}
+        return Bundle.write(out, model, calibrator, card, **golden, **_reference_and_sets(calibrator, validation, sets))
 
 
 def reason_against_serving(data_card: dict[str, Any]) -> str:
@@ -154,9 +154,9 @@ def export_model_file(
 
     See `export` for the arguments.
     """
-    logits_C = run(model, "logits", validation_rows[:1])[0]
+    golden = {"golden_input": validation_rows[0], "golden_logits": run(model, "logits", validation_rows[:1])[0]}
     card = describe(data_card, training, metrics, calibrator, test, sets)
-    return _write(model, logits_C, calibrator, card, validation_rows[0], out, validation, sets)
+    return Bundle.write(out, model, calibrator, card, **golden, **_reference_and_sets(calibrator, validation, sets))
 
 
 def describe(
@@ -184,27 +184,10 @@ def describe(
     )
 
 
-def _write(
-    model: Path,
-    logits_C: Any,
-    calibrator: Calibrator,
-    description: Description,
-    golden: Inputs,
-    out: Path,
-    validation: Logits | None,
-    sets: Sets | None,
-) -> Bundle:
-    """Write the bundle with its golden row and reference."""
-    return Bundle.write(
-        out,
-        model,
-        calibrator,
-        description,
-        golden_input=golden,
-        golden_logits=logits_C,
-        reference=None if validation is None else Reference.of(calibrator(validation.logits_NC).max(axis=1)),
-        conformal=None if sets is None else sets[1],
-    )
+def _reference_and_sets(calibrator: Calibrator, validation: Logits | None, sets: Sets | None) -> dict[str, Any]:
+    """Return what the bundle holds of the validation rows: the reference of their confidences, and the sets."""
+    reference = None if validation is None else Reference.of(calibrator(validation.logits_NC).max(axis=1))
+    return {"reference": reference, "conformal": None if sets is None else sets[1]}
 
 
 def _card_sets(sets: Sets, calibrator: Calibrator, test: Logits | None) -> CardSets:

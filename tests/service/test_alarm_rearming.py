@@ -12,7 +12,7 @@ from service.alarm import watch as watching
 from service.alarm.evidence import StoredAcknowledgement
 from service.alarm.readings import alarm_of
 from service.alarm.state import AlarmState
-from service.http import keys
+from service.http import hashed_keys
 from service.http.signed_body import FORM
 from service.settings import Settings
 from tests.service.alarms import ACKNOWLEDGE, alarm, all_wrong, fire, labels
@@ -61,7 +61,7 @@ def test_it_watches_anew_and_may_fire_again(serve: Callable[..., Client], hook: 
 
 
 def test_the_page_has_a_form_for_it(serve: Callable[..., Client]) -> None:
-    key, hashed = keys.make()
+    key, hashed = hashed_keys.make()
     client = serve({"admin_key_hash": hashed, "feedback_key_hash": ""})
     version = fire(client)
     form, headers = {"model": "tiny", "version": version, "key": key, **ADA}, {"content-type": FORM}
@@ -79,7 +79,7 @@ def test_the_page_has_a_form_for_it(serve: Callable[..., Client]) -> None:
 
 
 def test_refusals(serve: Callable[..., Client]) -> None:
-    key, hashed = keys.make()
+    key, hashed = hashed_keys.make()
     client = serve({"admin_key_hash": hashed, "feedback_key_hash": ""})
     version = fire(client)
     body = {"model": "tiny", "version": version, **ADA}

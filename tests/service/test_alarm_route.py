@@ -11,7 +11,7 @@ import pytest
 
 from service.alarm import ALARM
 from service.alarm import watch as watching
-from service.http import keys
+from service.http import hashed_keys
 from tests.service.alarms import ACKNOWLEDGE, alarm, all_wrong, fire
 from tests.service.app_client import Client
 from tests.service.hooks import until
@@ -76,8 +76,8 @@ def test_acknowledging(client: Client) -> None:
 
 
 def test_acknowledging_by_a_form_of_our_own_page(serve: Callable[..., Client]) -> None:
-    key, hashed = keys.make()
-    other, _ = keys.make()
+    key, hashed = hashed_keys.make()
+    other, _ = hashed_keys.make()
     client = serve({"admin_key_hash": hashed, "feedback_key_hash": ""})
     name = fire(client)
     form = {"model": "tiny", "version": name, "who": "Ada", "why": "Käse & more", "null": "", "key": ""}

@@ -122,13 +122,9 @@ def test_from_the_command_line(cluster: postgres.Cluster, tmp_path: Path) -> Non
         assert process.wait(20) == 0
 
 
-def test_a_reader_of_a_database_that_takes_no_writes(cluster: postgres.Cluster, tmp_path: Path) -> None:
+async def test_a_reader_of_a_database_that_takes_no_writes(cluster: postgres.Cluster, tmp_path: Path) -> None:
     address = cluster.database()
-
-    async def prepare() -> None:
-        await (await open_store(address)).close()
-
-    asyncio.run(prepare())
+    await (await open_store(address)).close()
     with reader_of(f"{address}&default_transaction_read_only=on", tmp_path) as reader:
         assert reader.get("/health/ready").status_code == 200
         empty = reader.get("/calibration-report")

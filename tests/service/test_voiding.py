@@ -13,7 +13,7 @@ import pytest
 from service.alarm import ALARM
 from service.alarm import watch as watching
 from service.alarm.state import AlarmState
-from service.http import keys
+from service.http import hashed_keys
 from service.settings import Settings
 from tests.service.alarms import ACKNOWLEDGE, alarm, fire, labels
 from tests.service.app_client import Client
@@ -134,7 +134,7 @@ def test_refusals(client: Client) -> None:
 
 
 def test_it_takes_the_admin_key(serve: Callable[..., Client]) -> None:
-    _, hashed = keys.make()
+    _, hashed = hashed_keys.make()
     client = serve({"admin_key_hash": hashed})
     assert client.post(VOID, json={**SIGNED, "import_id": "x"}).status_code == 401
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
+import scipy
 
 from trueodds.calibrators.affine.structured import StructuredMatrix
 from trueodds.calibrators.base import Calibrator, FitError, Labels, Logits, frozen_array, row_blocks
@@ -113,7 +113,7 @@ class TopCurve(Calibrator):
             return q_NC
         score_N, top_N = log_odds_of_top(q_NC)
         odds_N = self.curve(score_N)
-        return with_top(q_NC, top_N, expit(odds_N), expit(-odds_N), ahead=AHEAD)
+        return with_top(q_NC, top_N, scipy.special.expit(odds_N), scipy.special.expit(-odds_N), ahead=AHEAD)
 
     def to_json(self) -> dict[str, Any]:
         return super().to_json() | {"base": self.base.to_json()}

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
+import scipy
 
 from trueodds.calibrators.affine.dirichlet import LEAST
 from trueodds.calibrators.affine.maps import UNSEEN, slope_notes
@@ -83,7 +83,7 @@ class Logistic:
 
     def value_and_gradient(self, theta_P: Array) -> tuple[float, Array]:
         eta_N = theta_P @ self._x_FN
-        p_N = expit(eta_N)
+        p_N = scipy.special.expit(eta_N)
         # ln(1 + exp eta) = max(eta, 0) - ln max(p, 1 - p)
         loss_N = np.maximum(eta_N, 0.0) - np.log(np.maximum(p_N, 1 - p_N)) - self._target_N * eta_N
         self._hessian_FF = (self._x_FN * (p_N * (1 - p_N))) @ self._x_FN.T / len(p_N)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import numpy as np
-import scipy  # scipy.interpolate takes 0.2 s to load, so it loads at its first use
+import scipy
 
 from trueodds.calibrators.base import Labels, Logits
 from trueodds.calibrators.checks import Number, OneOf, OptionCheck

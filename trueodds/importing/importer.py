@@ -177,11 +177,7 @@ def _write_bundle(
     ordered: bool,
     sets: tuple[SetSettings, ConformalSets] | None,
 ) -> Bundle:
-    """Write the bundle of a scored model with its calibrator, after a trial.
-
-    Raises:
-        ModelFileError: The service would refuse it. `out` is unchanged.
-    """
+    """Write the bundle of a scored model with its calibrator, after a trial."""
     calibrator, model, val = results.calibrator, outcome.model, outcome.splits["val"]
     table, card_sets = results.table, None
     if sets is not None:

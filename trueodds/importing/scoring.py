@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
+import scipy
 
 from trueodds.errors import nearest
 from trueodds.evaluation.splits import balanced_split
@@ -138,11 +138,7 @@ def class_names(model: ServableModel, rows: ImportRows) -> tuple[tuple[str, ...]
 
 
 def _compare(option: Sequence[str], own: Sequence[str], source: str) -> tuple[str, ...]:
-    """Compare the names of the options with those of the model's files. Return a note if no name is in both.
-
-    Raises:
-        LabelledRowsError: One name stands for different outputs in both.
-    """
+    """Compare the names of the options with those of the model's files. Return a note if no name is in both."""
     if len(option) != len(own):
         return ()
     places = Places(own)

@@ -95,14 +95,11 @@ async def test_a_file_that_is_deleted_while_it_is_open_is_noticed(tmp_path: Path
     await store.close()
 
 
-def test_commits_are_durable_ones(tmp_path: Path) -> None:
-    async def run() -> tuple[str, int]:
-        store = await filled(tmp_path / "s.sqlite")
-        mode, level = (writer_of(store).execute(f"PRAGMA {p}").fetchone()[0] for p in ("journal_mode", "synchronous"))
-        await store.close()
-        return mode, level
-
-    assert asyncio.run(run()) == ("wal", 2)
+async def test_commits_are_durable_ones(tmp_path: Path) -> None:
+    store = await filled(tmp_path / "s.sqlite")
+    mode, level = (writer_of(store).execute(f"PRAGMA {p}").fetchone()[0] for p in ("journal_mode", "synchronous"))
+    await store.close()
+    assert (mode, level) == ("wal", 2)
 
 
 @pytest.mark.parametrize(("predicted", "tag"), [(None, None), (2, None), (None, "x"), (2, "x")])

@@ -137,14 +137,10 @@ def test_a_report_of_the_hundred_and_first_tag(tmp_path: Path, monkeypatch: pyte
         assert (empty.status_code, empty.json()["answers"]) == (200, 0)
 
 
-def test_an_index_leads_to_rare_tags(tmp_path: Path) -> None:
+async def test_an_index_leads_to_rare_tags(tmp_path: Path) -> None:
     """Counting rows of one rare tag does not read the other answers of the version."""
     path = tmp_path / "store.sqlite"
-
-    async def write() -> None:
-        await (await open_store(str(path))).close()
-
-    asyncio.run(write())
+    await (await open_store(str(path))).close()
     with sqlite3.connect(path) as db:
         sql = (
             f"SELECT created_ms FROM predictions p WHERE p.version = 1 AND p.tag_key = {OTHER_KEY}"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -171,17 +171,7 @@ def _of_columns(path: Path, form: Form) -> Answers:
         answers = _of_columns(path, replace(form, label=label, classes=tuple(renamed)))
         words = [f"The column {other!r} is read as {name!r}." for name, other in similar.items()]
         return replace(answers, notes=(*answers.notes, *words))
-    others = tuple(name for name in header if name not in (form.label, *NOT_CLASSES))
-    absent = [name for name in form.classes if name not in header]
-    by_confidence = "confidence" in header and not form.scale and len(absent) == len(form.classes)
-    one_of_two = len(form.classes) == 2 and len(others) == 1
-    if absent and not by_confidence and not one_of_two:
-        raise _no_column(path, absent[0], header, "--classes")
-    of_classes = form.classes if form.classes and not absent else others
-    if not by_confidence and form.label not in header:
-        raise _no_column(path, form.label, header, "--label")
-    if not by_confidence and not of_classes:
-        raise FileError(f"{path} has the columns {quotes(header)}, and none for a class; expected {TABLES}")
+    by_confidence, of_classes, absent = choose_columns(path, header, form)
     chances = tuple(name for name in ("propensity", "audit") if by_confidence or name not in of_classes)
     known = (form.label, "predicted", "correct", "question", "tag", "version", "confidence_source", *chances)
     texts = [name for name in dict.fromkeys(known) if name in header]
@@ -226,12 +216,37 @@ def _of_columns(path: Path, form: Form) -> Answers:
     )
 
 
-def _check_scale(form: Form) -> None:
-    """Refuse a resolution for logits.
+class Chosen(NamedTuple):
+    """Columns of a table: whether it holds a confidence, else the columns of the classes."""
+
+    by_confidence: bool
+    of_classes: tuple[str, ...]
+    absent: list[str]
+    """Names of classes that are not columns, because one column holds the probability of one of two classes."""
+
+
+def choose_columns(path: Path | str, header: Sequence[str], form: Form) -> Chosen:
+    """Choose the columns that hold the numbers.
 
     Raises:
-        FileError: The form states one.
+        FileError: A column is missing. The message lists those that are there.
     """
+    others = tuple(name for name in header if name not in (form.label, *NOT_CLASSES))
+    absent = [name for name in form.classes if name not in header]
+    by_confidence = "confidence" in header and not form.scale and len(absent) == len(form.classes)
+    one_of_two = len(form.classes) == 2 and len(others) == 1
+    if absent and not by_confidence and not one_of_two:
+        raise _no_column(path, absent[0], header, "--classes")
+    of_classes = form.classes if form.classes and not absent else others
+    if not by_confidence and form.label not in header:
+        raise _no_column(path, form.label, header, "--label")
+    if not by_confidence and not of_classes:
+        raise FileError(f"{path} has the columns {quotes(header)}, and none for a class; expected {TABLES}")
+    return Chosen(by_confidence, of_classes, absent)
+
+
+def _check_scale(form: Form) -> None:
+    """Refuse a resolution for logits."""
     if form.resolution is not None and form.resolution.step is not None:
         raise FileError(
             f"--resolution {form.resolution.step:g} is for probabilities, and these are logits; leave it out"
@@ -283,11 +298,7 @@ def _scale(path: Path, arrays: Mapping[str, Any], form: Form) -> Scale | None:
 
 
 def _vector(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Texts | None:
-    """Return an array of one dimension as texts; None if it is missing.
-
-    Raises:
-        ValueError: The array has another shape.
-    """
+    """Return an array of one dimension as texts; None if it is missing."""
     if name not in arrays:
         return None
     array = arrays[name]
@@ -297,11 +308,7 @@ def _vector(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Texts | None:
 
 
 def _groups(columns_by_name: Mapping[str, npt.NDArray[Any] | Texts | None], rows: int, path: Path) -> Groups:
-    """Build the groups of the answers.
-
-    Raises:
-        FileError: A column has another number of rows.
-    """
+    """Build the groups of the answers."""
     for name, column in columns_by_name.items():
         if column is not None and len(column) != rows:
             raise FileError(f"{path}: {_COLUMNS[name]} has {plural(len(column), 'row')} for {rows:,} answers")
@@ -327,7 +334,7 @@ def _missing(path: Path, names: Sequence[str], available: Sequence[str] | Mappin
     return FileError(f"{path} has no {quotes(names)}; it holds {', '.join(available) or 'nothing'}. Expected {TABLES}")
 
 
-def _no_column(path: Path, name: str, header: Sequence[str], option: str) -> FileError:
+def _no_column(path: Path | str, name: str, header: Sequence[str], option: str) -> FileError:
     """Build the error for a missing column."""
     words = (
         f"{path} has no column {name!r}; it has {column_quotes(header)}; name it with {option}.{nearest(name, header)}"
@@ -350,9 +357,6 @@ def _class_values(path: Path, columns: Mapping[str, Array], scale: str, step: fl
     """Return the columns of the classes side by side, checked.
 
     All values must be finite. Probabilities must be in [0, 1], and the rows of several columns must sum to 1.
-
-    Raises:
-        FileError: A value or a sum is wrong. The message names column and row, and how to name the classes' columns.
     """
     names = [*columns]
     for name, column_N in columns.items():
@@ -376,11 +380,7 @@ def _class_values(path: Path, columns: Mapping[str, Array], scale: str, step: fl
 
 
 def _check_sums(path: Path, names: list[str], values_NC: Array, step: float | None) -> None:
-    """Check that every row sums to 1.
-
-    Raises:
-        FileError: A row does not.
-    """
+    """Check that every row sums to 1."""
     wrong_N = ~sums_to_one(values_NC, step)
     if wrong_N.any() and step is None and (step := inferred_step(values_NC)) is not None:
         wrong_N = ~sums_to_one(values_NC, step)
