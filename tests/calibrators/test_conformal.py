@@ -12,9 +12,10 @@ import pytest
 from scipy.stats import beta
 
 from trueodds.calibrators import conformal
-from trueodds.calibrators.conformal import ConformalSets, LiveSets, SetMethod, SetRule, SetSettings
+from trueodds.calibrators.conformal import ConformalSets, LiveSets, SetRule, SetSettings
 from trueodds.calibrators.conformal.ranks import fewest_rows
 from trueodds.errors import ConfigError
+from trueodds.processes.choices import SetMethod
 from trueodds.sums.inputs import Array, softmax
 
 Rows = tuple[Array, Any]

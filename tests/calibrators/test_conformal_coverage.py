@@ -11,7 +11,7 @@ from scipy.stats import betabinom, kstest
 
 from tests.calibrators.test_conformal import population
 from trueodds.calibrators import conformal
-from trueodds.calibrators.conformal import SetMethod
+from trueodds.processes.choices import SetMethod
 from trueodds.sums.inputs import Array
 
 DRAWS = 200

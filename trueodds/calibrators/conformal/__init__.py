@@ -32,7 +32,7 @@ from trueodds.calibrators.conformal.ranks import coverage_floor, rank_of
 from trueodds.calibrators.conformal.rule import SetRule
 from trueodds.calibrators.conformal.sets import ConformalSets
 from trueodds.calibrators.conformal.settings import SetSettings
-from trueodds.processes.choices import SET_METHODS, SetMethod
+from trueodds.processes.choices import SET_METHODS
 
 __all__ = [
     "SET_METHODS",
@@ -40,7 +40,6 @@ __all__ = [
     "ConformalSets",
     "LiveSets",
     "MeasuredSets",
-    "SetMethod",
     "SetRule",
     "SetSettings",
     "check_settings",

@@ -115,7 +115,13 @@ def fit(
 
 
 class ApartRows(NamedTuple):
-    """Rows of a model, divided so that a calibrator and its sets have different ones."""
+    """Rows of a model, divided so that a calibrator and its sets have different ones.
+
+    Examples:
+        >>> rows = trueodds.logits.Logits(np.zeros((10, 2)), np.zeros(10, int))
+        >>> conformal.ApartRows(rows, rows).sets.logits_NC.shape
+        (10, 2)
+    """
 
     fitting: Logits
     """Rows that fit the calibrator."""
@@ -128,6 +134,12 @@ def rows_apart(rows: Logits, settings: SetSettings) -> ApartRows:
 
     Raises:
         ConfigError: There are too few rows for both.
+
+    Examples:
+        >>> rows = trueodds.logits.Logits(np.zeros((10, 2)), np.zeros(10, int))
+        >>> apart = conformal.rows_apart(rows, conformal.SetSettings.of("lac", {"share": 0.3}))
+        >>> len(apart.fitting.labels_N), len(apart.sets.labels_N)
+        (7, 3)
     """
     try:
         apart, fitting = split_rows(len(rows.labels_N), settings.share, settings.seed)
@@ -141,6 +153,9 @@ def check_settings(settings: SetSettings, classes: int) -> None:
 
     Raises:
         ConfigError: It does not.
+
+    Examples:
+        >>> conformal.check_settings(conformal.SetSettings.of("aps"), classes=3)
     """
     try:
         check_method(settings.method, classes)
@@ -149,7 +164,13 @@ def check_settings(settings: SetSettings, classes: int) -> None:
 
 
 def digest_of(calibrator: Calibrator) -> str:
-    """Return the SHA-256 of a calibrator's fitted numbers. Sets of other probabilities are not its sets."""
+    """Return the SHA-256 of a calibrator's fitted numbers. Sets of other probabilities are not its sets.
+
+    Examples:
+        >>> digest = conformal.digest_of(calibrators.Temperature(1.5))
+        >>> digest == conformal.digest_of(calibrators.Temperature(1.6))
+        False
+    """
     return hashlib.sha256(json.dumps(calibrator.to_json(), sort_keys=True).encode()).hexdigest()
 
 
@@ -180,7 +201,13 @@ def fit_sets(
 
 
 def few_rows_notes(rules: Sequence[SetRule], classes: Sequence[str] | None = None) -> list[str]:
-    """Return a note for each rule without a finite threshold for some class, for lack of calibration rows."""
+    """Return a note for each rule without a finite threshold for some class, for lack of calibration rows.
+
+    Examples:
+        >>> few = conformal.fit(np.full((5, 2), 0.5), [0] * 5).at(0.9)
+        >>> conformal.few_rows_notes([few])[0]
+        'The sets of level 0.9 need 9 rows, and there are 5. So every class is in every set.'
+    """
     notes = []
     for rule in rules:
         if not (few := rule.unlimited_classes):

@@ -73,6 +73,11 @@ def measure(
 
     Raises:
         ValueError: The rows are invalid.
+
+    Examples:
+        >>> rule = conformal.SetRule(method="lac", level=0.9, thresholds=(0.8,), ranks=(90,), rows=(99,))
+        >>> conformal.measure(rule, [[0.7, 0.2, 0.1]] * 4, [0, 0, 1, 2]).sizes
+        (0, 0, 4)
     """
     inside_NC = rule.sets(probabilities_NC, ids)
     labels = check_labels(labels_N, *inside_NC.shape)
