@@ -1,4 +1,4 @@
-"""The calibrate stage: checks the calibrator that params.yaml names and fits it to the validation logits."""
+"""The calibrate stage: fits the calibrator that params.yaml names, and its conformal sets, to validation logits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any, cast
 
 from pipeline.config import Calibration
 from trueodds import calibrators
-from trueodds.calibrators import SELECT, Calibrator, Candidate
+from trueodds.calibrators import SELECT, Calibrator, Candidate, conformal
+from trueodds.calibrators.conformal import ConformalSets, SetSettings
 from trueodds.errors import ConfigError, UserError
 from trueodds.files import FileError, read_json
 from trueodds.logits import Logits
@@ -23,6 +24,7 @@ def check(settings: Calibration) -> None:
     Raises:
         ConfigError: An unknown calibrator, option or candidate, or a value that an option does not allow.
     """
+    set_settings(settings)
     name, options = settings.calibrator, settings.calibrator_options
     try:
         calibrators.check(name, options)
@@ -80,6 +82,64 @@ def fit(
     for note in (*notes, *calibrator.warnings):
         log.warning(note)
     return calibrator, table
+
+
+def set_settings(settings: Calibration) -> SetSettings | None:
+    """Return the settings of the conformal sets; None if there are none.
+
+    Raises:
+        ConfigError: An option is unknown or has a value that is not allowed, or there are options without a method.
+    """
+    if settings.conformal is not None:
+        return SetSettings.of(settings.conformal, settings.conformal_options, "calibration.conformal_options")
+    if settings.conformal_options:
+        raise ConfigError(
+            f"calibration.conformal_options = {settings.conformal_options}, but calibration.conformal is null; name a"
+            " method (lac, aps, raps, class), or leave the options out"
+        )
+    return None
+
+
+def fitting_rows(settings: SetSettings | None, validation: Logits) -> Logits:
+    """Return the validation rows that fit the calibrator: all that give no thresholds of sets.
+
+    Raises:
+        ConfigError: There are too few rows for both.
+    """
+    return validation if settings is None else conformal.rows_apart(validation, settings).fitting
+
+
+def fit_conformal(settings: SetSettings | None, calibrator: Calibrator, validation: Logits) -> dict[str, Any] | None:
+    """Fit the sets on the validation rows that did not fit the calibrator. Return the content of conformal.json.
+
+    Raises:
+        ConfigError: There are too few rows, or the method does not work with two classes.
+    """
+    if settings is None:
+        return None
+    apart = conformal.rows_apart(validation, settings).sets
+    sets = conformal.fit_sets(calibrator, apart.logits_NC, apart.labels_N, settings)
+    rules = [sets.at(level, settings.confidence) for level in settings.levels]
+    for note in conformal.few_rows_notes(rules):
+        log.warning(note)
+    return {"settings": settings.model_dump(mode="json"), "sets": sets.to_json()}
+
+
+def read_conformal(path: Path) -> tuple[SetSettings, ConformalSets] | None:
+    """Read conformal.json, which the calibrate stage wrote; None if the run has no sets.
+
+    Raises:
+        FileError: The file is missing or damaged.
+    """
+    try:
+        tree = read_json(path)
+        if tree is None:
+            return None
+        return SetSettings.model_validate(tree["settings"]), ConformalSets.from_json(tree["sets"])
+    except FileNotFoundError:
+        raise FileError(f"{path} does not exist; run the calibrate stage first: dvc repro calibrate") from None
+    except (TypeError, KeyError, ValueError) as error:
+        raise FileError(f"{path}: {error}; run: dvc repro calibrate") from None
 
 
 def _refusal(options: Mapping[str, object], error: ValueError) -> ConfigError:

@@ -207,6 +207,12 @@ class Calibration(_Section):
     calibrator_options: Annotated[dict[str, CalibratorOption], _NoneAsEmpty] = Field(default_factory=dict)
     """Options of the calibrator's fit, such as {objective: brier}; for select, such as {candidates: [temperature,
     vector], folds: 5}."""
+    conformal: Literal["lac", "aps", "raps", "class"] | None = None
+    """Method of conformal sets, which hold the true class with a stated probability: lac, aps, raps or class; null: no
+    sets."""
+    conformal_options: Annotated[dict[str, OptionValue], _NoneAsEmpty] = Field(default_factory=dict)
+    """Options of `conformal`, such as {levels: [0.9, 0.95], confidence: 0.95, share: 0.5, seed: 0}. `share` of the
+    validation rows gives the thresholds, and the calibrator is fitted on the others."""
 
 
 class Evaluation(_Section):

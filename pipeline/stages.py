@@ -26,6 +26,7 @@ LOGITS = ARTIFACTS / "logits.npz"
 SHIFT = ARTIFACTS / "shift"
 CALIBRATOR = ARTIFACTS / "calibrator.json"
 SELECTION = ARTIFACTS / "selection.json"
+CONFORMAL = ARTIFACTS / "conformal.json"
 EVALUATION = ARTIFACTS / "evaluation"
 BUNDLE = ARTIFACTS / "bundle"
 CURVES = ARTIFACTS / "curves"
@@ -161,20 +162,23 @@ def shift(params: Params) -> None:
 
 
 def calibrate(params: Params) -> None:
-    """Fit the calibrator on the validation logits; write calibrator.json and selection.json.
+    """Fit the calibrator on the validation logits; write calibrator.json, selection.json and conformal.json.
 
-    selection.json is the table of candidates. It is empty if a calibrator was named.
+    selection.json is the table of candidates. It is empty if a calibrator was named. conformal.json has the conformal
+    sets, fitted on other validation rows. It is null if there are none.
     """
-    from pipeline.calibrate import check, fit
+    from pipeline.calibrate import check, fit, fit_conformal, fitting_rows, set_settings
     from trueodds import calibrators, logits
     from trueodds.files import write_json
 
     check(params.calibration)  # first, because a mistyped name matters more than a missing file
-    calibrator, table = fit(params.calibration, logits.read(LOGITS, "val"), logits.notes(LOGITS))
+    validation, sets = logits.read(LOGITS, "val"), set_settings(params.calibration)
+    calibrator, table = fit(params.calibration, fitting_rows(sets, validation), logits.notes(LOGITS))
     if (whose := calibrators.origin(calibrator)) is not None and not CODE.is_dir():
         log.warning(UNWATCHED, whose, "calibrate")
     write_json(CALIBRATOR, calibrator.to_json())
     write_json(SELECTION, [asdict(line) for line in table])
+    write_json(CONFORMAL, fit_conformal(sets, calibrator, validation))
 
 
 def evaluate(params: Params) -> None:
@@ -197,6 +201,8 @@ def evaluate(params: Params) -> None:
     names, positive = (read_json(DATA / "card.json")[key] for key in ("classes", "positive"))
     positive_class = None if positive is None else PositiveClass.of(positive, names)
     counts = read_npz(LABEL_COUNTS).get("counts")
+    if (sets := calibrate.read_conformal(CONFORMAL)) is not None:
+        val = calibrate.fitting_rows(sets[0], val)  # the compared calibrators are fitted on the same rows
     evaluated = results.evaluate(calibrate.read(CALIBRATOR), val, test, params.evaluation, positive_class, counts)
     evaluated.write(EVALUATION, logits.notes(LOGITS))
     model, method = params.training.model, params.training.method
@@ -234,12 +240,13 @@ def export(params: Params) -> None:
     training, imported = read_settings(MODEL, dataset), MODEL / IMPORTED
     metrics, rows = read_json(EVALUATION / "metrics.json"), dataset.arrays["val"][0]
     validation, test = (logits.read(LOGITS, split) for split in ("val", "test"))
+    sets = calibrate.read_conformal(CONFORMAL)
     rest = (calibrate.read(CALIBRATOR), dataset.card, training, metrics, rows, BUNDLE)
     if imported.is_file():
-        to_bundle.export_model_file(imported, *rest, validation=validation, test=test)
+        to_bundle.export_model_file(imported, *rest, validation=validation, test=test, sets=sets)
     else:
         net, tokenizer = read_net(MODEL, training, dataset), dataset.tokenizer
-        to_bundle.export(net, *rest, validation=validation, test=test, tokenizer=tokenizer)
+        to_bundle.export(net, *rest, validation=validation, test=test, sets=sets, tokenizer=tokenizer)
 
 
 def fold() -> Path:

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline  # FastAPI whose /docs needs no CDN
 
 from service.alarm import alarm_route, webhook_route
+from service.alarm.coverage_watch import CoverageWatch
 from service.alarm.notices import KINDS as NOTICES
 from service.alarm.notices import NoticeWatch
 from service.alarm.watch import PromiseWatch, Watch
@@ -72,7 +73,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             housekeeping = keep_house(store, chosen.retention_days, chosen.hold_hours, archive=archive, no_copy=off)
             pairs = kserve_route.keep_pairs(store, runtime.telemetry)
             told = store, chosen, runtime.telemetry
-            watches = [Watch(*told), PromiseWatch(*told), *(NoticeWatch(*told, kind) for kind in NOTICES)]
+            watches = [
+                Watch(*told),
+                PromiseWatch(*told),
+                CoverageWatch(*told),
+                *(NoticeWatch(*told, kind) for kind in NOTICES),
+            ]
             async with _background(housekeeping, pairs, *(watch.keep_watching() for watch in watches)):
                 yield shared
         finally:

@@ -19,6 +19,7 @@ import pytest
 from tests.service.tiny_bundle import change_card, write_bundle, write_model
 from trueodds import calibrators
 from trueodds.bundle import Bundle, BundleError, Infer, Reference
+from trueodds.calibrators.conformal import SetSettings
 
 CLASSES, SHAPE = ("cat", "dog", "owl"), (2, 3, 1)
 PIXELS = np.arange(6, dtype=np.uint8).reshape(SHAPE) * 40
@@ -118,6 +119,46 @@ def test_what_is_written_is_what_is_loaded(good: Path, tmp_path: Path) -> None:
     change_card(out, reference=None)
     assert write(out) == written
     assert [path.name for path in out.parent.iterdir()] == ["bundle"]
+
+
+@pytest.fixture
+def with_sets(tmp_path: Path) -> Path:
+    return write_bundle(tmp_path / "sets", classes=CLASSES, sets=SetSettings.of("lac", {"levels": [0.9, 0.7]}))
+
+
+def test_conformal_sets_travel_with_their_calibrator(with_sets: Path, tmp_path: Path) -> None:
+    source = Bundle.load(with_sets)
+    assert source.conformal is not None and source.card.sets is not None and "conformal.json" in source.files
+    assert [source.conformal.at(rule.level) for rule in source.card.sets.rules] == list(source.card.sets.rules)
+    assert source.promising(None, tmp_path / "copy").conformal == source.conformal
+    assert "sets" not in json.loads((make_bundle(tmp_path / "none") / "card.json").read_text())
+
+    def write(calibrator: calibrators.Calibrator, **other: Any) -> Bundle:
+        golden = {"golden_input": source.golden_input()[0], "golden_logits": source.card.golden.logits}
+        return Bundle.write(tmp_path / "out", source.model_path, calibrator, source.card, **golden, **other)
+
+    with pytest.raises(BundleError, match=r"is of the probabilities of another calibrator than calibrator\.json"):
+        write(calibrators.Temperature(1.2), conformal=source.conformal)
+    with pytest.raises(BundleError, match=r"conformal\.json is missing; write the bundle with the sets"):
+        write(source.calibrator)
+
+
+def test_damaged_sets_are_refused(with_sets: Path) -> None:
+    card = json.loads((with_sets / "card.json").read_text())
+    change_card(with_sets, sets={**card["sets"], "rules": card["sets"]["rules"][:1] * 2})
+    with pytest.raises(BundleError, match="two rules have the same level"):
+        Bundle.load(with_sets)
+    moved = {**card["sets"]["rules"][0], "thresholds": [0.5]}
+    change_card(with_sets, sets={**card["sets"], "rules": [moved]})
+    with pytest.raises(BundleError, match=r"the rule of level 0\.9 does not follow from the calibration scores"):
+        Bundle.load(with_sets)
+    change_card(with_sets, sets=card["sets"])
+    (with_sets / "conformal.json").write_text("{}")
+    with pytest.raises(BundleError, match=r"conformal\.json has sha256"):
+        Bundle.load(with_sets)
+    change_card(with_sets, files={**card["files"], "conformal.json": digest(with_sets / "conformal.json")})
+    with pytest.raises(BundleError, match=r"conformal\.json: it does not hold conformal sets"):
+        Bundle.load(with_sets)
 
 
 def test_a_copied_card_keeps_nothing_of_other_files(good: Path, tmp_path: Path) -> None:

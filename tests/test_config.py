@@ -55,7 +55,7 @@ MESSAGES: list[tuple[Mapping[Any, Any], str]] = [
     ({"zzz": 3}, "unknown key zzz = 3; allowed here: data, training, calibration, evaluation."),
     ({1: 2}, "unknown key 1 = 1; allowed here: data, training, calibration, evaluation."),
     ({"calibration": {"calibrater": "x"}}, "unknown key calibration.calibrater = 'x'; allowed here: calibrator,"
-     " calibrator_options. Did you mean 'calibrator'?"),
+     " calibrator_options, conformal, conformal_options. Did you mean 'calibrator'?"),
     ({"evaluation": {"epoch": 3}}, f"unknown key evaluation.epoch = 3; allowed here: {EVALUATION}."
      " Did you mean 'training.epochs'?"),
     ({"evaluation": {"batch_size": 3}}, f"unknown key evaluation.batch_size = 3; allowed here: {EVALUATION}."

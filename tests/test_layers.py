@@ -37,7 +37,7 @@ LAYERS = {
         errors
     """,
     "trueodds/calibrators": """
-        selection
+        conformal selection
         affine
         fitting
     """,

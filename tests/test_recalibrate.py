@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import socket
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from scipy.special import softmax
 import trueodds
 from pipeline.__main__ import main
 from pipeline.recalibrate import Recalibration, choose, compare, rehearse, write_candidate
+from pipeline.recalibrate.set_rows import divide
 from service.http import hashed_keys
 from tests.local_server import LocalServer, QuietHandler
 from tests.service.hooks import until
@@ -27,7 +29,8 @@ from tests.service.tiny_bundle import change_card, pictures, write_bundle
 from trueodds import calibrators
 from trueodds.bundle import ActAlone, Bundle, open_models
 from trueodds.calibrators import Temperature
-from trueodds.client import NO_ANSWER, CallError, Client, labelled
+from trueodds.calibrators.conformal import SetSettings, fit_sets, measure
+from trueodds.client import NO_ANSWER, CallError, Client, Labelled, labelled
 from trueodds.client.clients import admin_key
 from trueodds.errors import ConfigError
 from trueodds.metrics import CalibrationSums
@@ -78,6 +81,31 @@ def test_a_drifted_model_gets_a_better_calibrator_and_says_so_in_its_card(tmp_pa
     assert card.risk_coverage.split == "live labelled"
     again = write_candidate(served, choose(served.calibrator, *answers(2_000, TRUE)), tmp_path / "again")
     assert again.version == made.version, "equal labels, equal cards"
+
+
+def test_conformal_sets_are_fitted_again_on_labels_of_their_own(tmp_path: Path) -> None:
+    settings = SetSettings.of("aps", {"levels": [0.9, 0.8]})
+    served = Bundle.load(write_bundle(tmp_path / "served", sets=settings))
+    z_NC, labels_N = answers(2_000, TRUE)
+    rows = Labelled(z_NC, labels_N, np.arange(2_000))
+    fitting, apart = divide(served, rows)
+    assert apart is not None and len(fitting.labels_N) == len(apart.labels_N) == 1_000
+    choice = choose(served.calibrator, fitting.logits_NC, fitting.labels_N)
+    made = write_candidate(served, choice, tmp_path / "made", apart)
+    assert made.conformal == fit_sets(made.calibrator, apart.logits_NC, apart.labels_N, settings)
+    assert made.card.sets is not None and [rule.level for rule in made.card.sets.rules] == [0.9, 0.8]
+    fresh_NC, fresh_N = answers(4_000, TRUE, seed=1)
+    old, new = (
+        measure(one.card.sets.rules[0], one.calibrator(fresh_NC), fresh_N).coverage
+        for one in (served, made)
+        if one.card.sets
+    )
+    assert old < 0.8 and 0.87 < new < 0.93
+    chances = dataclasses.replace(rows, propensities_N=np.where(np.arange(2_000) % 2, 0.1, 1.0))
+    assert divide(served, chances).sets is None and len(divide(served, chances).fitting.labels_N) == 2_000
+    without = write_candidate(served, choice, tmp_path / "without")
+    assert without.conformal is None and without.card.sets is None
+    assert any("has conformal sets. They do not apply to this version" in note for note in without.card.notes)
 
 
 def test_the_served_calibrator_stays_where_nothing_is_better() -> None:

@@ -27,7 +27,9 @@ from pipeline.__main__ import main
 from pipeline.parameters import STAGE_PARAMETERS
 from pipeline.stages import STAGES
 from tests.conftest import IDENTITY, ROOT, copy_of_repository, environment, run
-from trueodds import calibrators
+from trueodds import calibrators, logits
+from trueodds.bundle import Bundle
+from trueodds.calibrators import conformal
 
 GRAPH: dict[str, Any] = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
 
@@ -353,6 +355,28 @@ def test_an_option_of_the_calibrator_is_used_and_its_value_checked(trained: Path
     assert json.loads((trained / "artifacts/calibrator.json").read_text())["objective"] == "brier"
     done = obeyed(["calibrate", "calibrator_options={objective: brie}"], trained)
     assert done.returncode == 1 and "Did you mean 'brier'?" in done.stderr
+
+
+def test_conformal_sets_are_fitted_on_rows_of_their_own_and_exported(trained: Path) -> None:
+    options = ["calibration.conformal=lac", "calibration.conformal_options={levels: [0.9, 0.8]}"]
+    for stage in ("calibrate", "evaluate", "export"):
+        done = command(
+            [stage, *(word.partition(".")[2] for word in options)] if stage == "calibrate" else [stage], trained
+        )
+        assert done.returncode == 0, done.stderr
+    bundle = Bundle.load(trained / "artifacts/bundle")
+    val = logits.read(trained / "artifacts/logits.npz", "val")
+    apart, fitting = conformal.split_rows(len(val.labels_N), 0.5, 0)
+    own = calibrators.fit(val.logits_NC[fitting], val.labels_N[fitting], "temperature")
+    assert bundle.calibrator == own and bundle.conformal is not None and bundle.card.sets is not None
+    fresh = conformal.fit(own(val.logits_NC[apart]), val.labels_N[apart])
+    assert bundle.card.sets.rules == (fresh.at(0.9), fresh.at(0.8))
+    test = logits.read(trained / "artifacts/logits.npz", "test")
+    for rule, measured in zip(bundle.card.sets.rules, bundle.card.sets.test, strict=True):
+        assert measured == conformal.measure(rule, own(test.logits_NC), test.labels_N)
+    assert "## Conformal sets" in (bundle.directory / "MODEL_CARD.md").read_text()
+    refused = command(["calibrate", "conformal_options={levels: [0.9]}"], trained)
+    assert refused.returncode == 1 and "calibration.conformal is null; name a method" in refused.stderr
 
 
 def test_fold_writes_beside_the_bundle(trained: Path) -> None:

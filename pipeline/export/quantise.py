@@ -93,6 +93,7 @@ def quantise(
             "metrics": {key: table[key] for key in METRICS},
             "risk_coverage": RiskCoverage.of(after.sums, "test"),
             "act_alone": None,  # the confidence threshold of a promise holds for one version's confidences only
+            "sets": None,  # and so do the thresholds of conformal sets
             "notes": [origin, *table["notes"]],
         }
         golden = source.golden_input()

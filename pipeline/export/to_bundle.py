@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from pipeline.data.raw import Inputs, Kind
 from pipeline.export.onnx_graph import run
 from pipeline.training.batches import NORMALISERS, VectorNormaliser
-from trueodds.bundle import METRICS, MODEL, Bundle, Description, Reference, RiskCoverage
+from trueodds.bundle import METRICS, MODEL, Bundle, CardSets, Description, Reference, RiskCoverage
 from trueodds.calibrators import Calibrator
+from trueodds.calibrators.conformal import ConformalSets, SetSettings
 from trueodds.errors import UserError
 from trueodds.files import write_bytes
 from trueodds.importing.onnx_file import without_metadata
@@ -31,6 +32,8 @@ from trueodds.metrics import CalibrationSums
 TOLERANCE = 1e-4
 """Allowed difference of a logit, relative to the largest logit or to 1 if that is larger (float32 has seven digits)."""
 CHECKED_ROWS = 256
+Sets = tuple[SetSettings, ConformalSets]
+"""Conformal sets with their settings."""
 OPSET = 18
 OPEN: dict[Kind, tuple[str, ...]] = {"image": ("batch",), "vector": ("batch",), "text": ("batch", "tokens")}
 """Dimensions of a graph's input that are variable, from the first one on."""
@@ -85,6 +88,7 @@ def export(
     *,
     validation: Logits | None = None,
     test: Logits | None = None,
+    sets: Sets | None = None,
     tokenizer: str = "",
 ) -> Bundle:
     """Export a net to the bundle `out`, after a check of its graph on real validation rows.
@@ -99,6 +103,7 @@ def export(
         out: Folder of the bundle.
         validation: Validation logits, from whose confidences the card's reference is computed.
         test: Test logits, from which the card's risk and coverage are computed.
+        sets: Conformal sets with their settings.
         tokenizer: The tokenizer.json, for texts.
 
     Raises:
@@ -107,7 +112,7 @@ def export(
     """
     if reason := reason_against_serving(data_card):
         raise ExportError(reason)
-    card = describe(data_card, training, metrics, calibrator, test)
+    card = describe(data_card, training, metrics, calibrator, test, sets)
     if tokenizer:
         card = card.model_copy(
             update={"input": card.input.with_files(dict.fromkeys(card.input.beside, tokenizer.encode()))}
@@ -118,7 +123,7 @@ def export(
         model = Path(folder) / MODEL
         write_onnx(servable, card.input.feed(rows[:2], [card.input.tensor]), model)
         golden = {"golden_input": rows[0], "golden_logits": _check_graph(servable, rows, model, card.input)[0]}
-        return Bundle.write(out, model, calibrator, card, **golden, reference=_reference(calibrator, validation))
+        return Bundle.write(out, model, calibrator, card, **golden, **_reference_and_sets(calibrator, validation, sets))
 
 
 def reason_against_serving(data_card: dict[str, Any]) -> str:
@@ -143,14 +148,15 @@ def export_model_file(
     *,
     validation: Logits | None = None,
     test: Logits | None = None,
+    sets: Sets | None = None,
 ) -> Bundle:
     """Export a graph that is servable already: the imported file that the train stage wrote for `training.model`.
 
     See `export` for the arguments.
     """
     golden = {"golden_input": validation_rows[0], "golden_logits": run(model, "logits", validation_rows[:1])[0]}
-    card = describe(data_card, training, metrics, calibrator, test)
-    return Bundle.write(out, model, calibrator, card, **golden, reference=_reference(calibrator, validation))
+    card = describe(data_card, training, metrics, calibrator, test, sets)
+    return Bundle.write(out, model, calibrator, card, **golden, **_reference_and_sets(calibrator, validation, sets))
 
 
 def describe(
@@ -159,6 +165,7 @@ def describe(
     metrics: dict[str, Any],
     calibrator: Calibrator,
     test: Logits | None,
+    sets: Sets | None = None,
 ) -> Description:
     """Return the parts of the card that come from data, training and evaluation."""
     return Description(
@@ -170,15 +177,23 @@ def describe(
         training=training,
         metrics={key: metrics[key] for key in METRICS},
         risk_coverage=None if test is None else _risk_coverage(calibrator, test),
+        sets=None if sets is None else _card_sets(sets, calibrator, test),
         notes=metrics["notes"],
         data_sha256=training["data_sha256"],
         code_sha256=training["code_sha256"],
     )
 
 
-def _reference(calibrator: Calibrator, validation: Logits | None) -> Reference | None:
-    """Return the card's reference, from the confidences of the validation rows."""
-    return None if validation is None else Reference.of(calibrator(validation.logits_NC).max(axis=1))
+def _reference_and_sets(calibrator: Calibrator, validation: Logits | None, sets: Sets | None) -> dict[str, Any]:
+    """Return what the bundle holds of the validation rows: the reference of their confidences, and the sets."""
+    reference = None if validation is None else Reference.of(calibrator(validation.logits_NC).max(axis=1))
+    return {"reference": reference, "conformal": None if sets is None else sets[1]}
+
+
+def _card_sets(sets: Sets, calibrator: Calibrator, test: Logits | None) -> CardSets:
+    """Return the card's entry about conformal sets."""
+    settings, fitted = sets
+    return CardSets.of(fitted, settings, calibrator, None if test is None else (test.logits_NC, test.labels_N))
 
 
 def _risk_coverage(calibrator: Calibrator, test: Logits) -> RiskCoverage:

@@ -10,13 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.config import Evaluation
+from pipeline.recalibrate.set_rows import settings_of_sets
 from trueodds import calibrators
-from trueodds.bundle import METRICS, Bundle, Card, Reference, RiskCoverage
+from trueodds.bundle import METRICS, Bundle, Card, CardSets, Reference, RiskCoverage
 from trueodds.calibrators import Calibrator, Identity
+from trueodds.calibrators.conformal import fit_sets
 from trueodds.calibrators.held_out import calibrated_nll, stratified_folds
 from trueodds.calibrators.selection import default_candidates
 from trueodds.evaluation.measurement import Measurement, measure, measure_probabilities
 from trueodds.evaluation.results import table_of
+from trueodds.logits import Logits
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import nll_of
 from trueodds.sums.positive import PositiveClass
@@ -131,8 +134,14 @@ def choose(
     )
 
 
-def write_candidate(served: Bundle, choice: CalibratorChoice, out: Path) -> Bundle:
-    """Write the served bundle with the chosen calibrator, and a card that says so, to `out`."""
+def write_candidate(served: Bundle, choice: CalibratorChoice, out: Path, apart: Logits | None = None) -> Bundle:
+    """Write the served bundle with the chosen calibrator, and a card that says so, to `out`.
+
+    `apart` has labelled answers that did not fit the calibrator. They give the thresholds of its conformal sets.
+    """
+    settings, sets = settings_of_sets(served), None
+    if settings is not None and apart is not None:
+        sets = fit_sets(choice.calibrator, apart.logits_NC, apart.labels_N, settings)
     table = table_of(choice.before, choice.after, [], choice.calibrator, choice.settings)
     origin = {"from": served.version, "labels": choice.rows, "candidates": [line.name for line in choice.table]}
     changes = {
@@ -140,11 +149,14 @@ def write_candidate(served: Bundle, choice: CalibratorChoice, out: Path) -> Bund
         "metrics": {key: table[key] for key in METRICS},
         "risk_coverage": RiskCoverage.of(choice.after.sums, "live labelled"),
         "act_alone": None,  # a promise holds for the confidences of its own version only
+        # Thresholds of conformal sets are about the probabilities of their own calibrator.
+        "sets": None if sets is None or settings is None else CardSets.of(sets, settings, choice.calibrator, None),
         "notes": [
             f"Recalibrated from version {served.version} on its {choice.rows:,} newest live labels: the same net, a new"
             f" calibrator. The metrics are from these labels: 'before' for the calibrator of {served.version}, 'after'"
             f" for calibrators chosen and fitted without the measured labels, in {FOLDS} folds.",
             *_without_promise(served),
+            *([] if sets is not None else _without_sets(served)),
             *table["notes"],
         ],
     }
@@ -157,6 +169,7 @@ def write_candidate(served: Bundle, choice: CalibratorChoice, out: Path) -> Bund
         golden_logits=served.card.golden.logits,
         # Later confidences are compared with those of the live rows under calibrators that were fitted without them.
         reference=Reference.of_sums(choice.after.sums),
+        conformal=sets,
     )
 
 
@@ -167,6 +180,17 @@ def _without_promise(served: Bundle) -> list[str]:
     return [
         f"Version {served.version} {served.card.act_alone.short}. This promise does not apply to this version, whose"
         " confidences differ. Choose a threshold (trueodds threshold) and publish it with --act-alone."
+    ]
+
+
+def _without_sets(served: Bundle) -> list[str]:
+    """Return a note if the served version has conformal sets, which this one lacks."""
+    if served.card.sets is None:
+        return []
+    return [
+        f"Version {served.version} has conformal sets. They do not apply to this version, whose probabilities differ,"
+        " and its labels were no random sample. So it has none. Fit sets to labelled rows that it was not fitted on,"
+        " and publish the bundle anew."
     ]
 
 

@@ -25,9 +25,11 @@ from pipeline.recalibrate.judging import (
 from pipeline.recalibrate.model_state import LOCK, JudgedVersion, ModelState, check_folder
 from pipeline.recalibrate.observed import RemoteModel
 from pipeline.recalibrate.request import FewLabelsError, Judgement, Recalibration, RecalibrationOutcome, Status
+from pipeline.recalibrate.set_rows import divide
 from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, BundleError, BusyError, Slot
 from trueodds.client import Labelled
 from trueodds.errors import ConfigError, UserError
+from trueodds.logits import Logits
 
 POLL_SECONDS = 2.0
 USED_UP = 10_000
@@ -170,13 +172,15 @@ def _fit(request: Recalibration, state: ModelState, call: Call, previous: Judgem
     """Fit a calibrator, and publish it if it is better than the served one."""
     name, served = state.name, state.served
     rows: Labelled = call(fetch_labels, request.client, name, served, request.labels)
-    FewLabelsError.check(len(rows), f"{name}/{served.version}")
+    fitting, apart = divide(served, rows)
+    half = "" if apart is None else ", without the half that its conformal sets need,"
+    FewLabelsError.check(len(fitting.labels_N), f"{name}/{served.version}{half}")
     settings = settings_of(served.card)
     choice: CalibratorChoice = call(
         choose,
         served.calibrator,
-        rows.logits_NC,
-        rows.labels_N,
+        fitting.logits_NC,
+        fitting.labels_N,
         request.candidates,
         settings,
         served.card.positive_class(),
@@ -189,14 +193,14 @@ def _fit(request: Recalibration, state: ModelState, call: Call, previous: Judgem
         return RecalibrationOutcome("kept", name, served.version, None, words, choice)
     lower = f"{choice.best.name}: NLL {choice.gain:.4f} nats a label lower"
     if request.promote == "now":
-        version: str = call(publish_candidate, request, state, choice, rows, "")
+        version: str = call(publish_candidate, request, state, choice, rows, "", apart)
         why = request.reason(lower) + ends(request, state, call)
         request.models.promote(name, version, why=why, who=request.who, beside=served.version)
         return RecalibrationOutcome(
             "promoted", name, served.version, version, f"{name}/{version} answers now. {lower}.", choice
         )
     instead = f"; displaces {previous.version}: {previous.comparison.evidence()}" if previous else ""
-    version = call(publish_candidate, request, state, choice, rows, instead)
+    version = call(publish_candidate, request, state, choice, rows, instead, apart)
     words = (
         f"{name}/{version} is published as the recalibrated version, {lower} (cross-validated){instead}. Labels"
         f" of later answers decide: trueodds judge. {commands(name, RECALIBRATED, version)}"
@@ -205,11 +209,16 @@ def _fit(request: Recalibration, state: ModelState, call: Call, previous: Judgem
 
 
 def publish_candidate(
-    request: Recalibration, state: ModelState, choice: CalibratorChoice, rows: Labelled, instead: str = ""
+    request: Recalibration,
+    state: ModelState,
+    choice: CalibratorChoice,
+    rows: Labelled,
+    instead: str = "",
+    apart: Logits | None = None,
 ) -> str:
     """Publish the chosen calibrator as a version, and put it under judgement unless it will be served at once."""
     with tempfile.TemporaryDirectory(prefix="trueodds-recalibrate-") as folder:
-        bundle = write_candidate(state.served, choice, Path(folder) / "bundle")
+        bundle = write_candidate(state.served, choice, Path(folder) / "bundle", apart)
         if note := try_bundle(bundle.directory):
             request.say(note)
         version = request.models.publish(bundle.directory, None).name

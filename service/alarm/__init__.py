@@ -1,6 +1,8 @@
 """The alarm: sequential evidence that a version's confidences are wrong, and the actions that follow."""
 
 from service.alarm.advice import advice_of
+from service.alarm.coverage import COVERAGE, CoverageState
+from service.alarm.coverage_readings import set_coverage
 from service.alarm.promise import PROMISE, PromiseState
 from service.alarm.promise_readings import acting_alone
 from service.alarm.readings import alarm_of
@@ -8,10 +10,13 @@ from service.alarm.state import ALARM, AlarmState
 
 __all__ = [
     "ALARM",
+    "COVERAGE",
     "PROMISE",
     "AlarmState",
+    "CoverageState",
     "PromiseState",
     "acting_alone",
     "advice_of",
     "alarm_of",
+    "set_coverage",
 ]

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from service.alarm.coverage import COVERAGE, CoverageState, restarting_sets, taking_sets
 from service.alarm.evidence import Delivery
 from service.alarm.promise import PROMISE, PromiseState, restarting_promise, taking_promise
 from service.alarm.promise_readings import acting_alone
@@ -73,7 +74,7 @@ def restarting(settings: Settings) -> Callable[[Any, int], tuple[Any, int] | Non
     return step
 
 
-WatchedState = AlarmState | PromiseState
+WatchedState = AlarmState | PromiseState | CoverageState
 
 
 class Paging(Protocol):
@@ -366,16 +367,18 @@ class PromiseWatch(Watch):
 
 def restarts(settings: Settings) -> dict[str, Callable[[Any, int], tuple[Any, int] | None]]:
     """Return the functions that restart evidence whose labels were voided, by state name."""
-    return {ALARM: restarting(settings), PROMISE: restarting_promise}
+    return {ALARM: restarting(settings), PROMISE: restarting_promise, COVERAGE: restarting_sets}
 
 
 async def update_evidence(store: Store, version: Version, settings: Settings) -> None:
-    """Take the stored labels into the evidence about a version, and about its promise if it has one."""
+    """Take the stored labels into the evidence about a version, and about its promise and sets if it has them."""
     key = version.key
     needs = needs_levels(settings, version)
     await store.update_state(*key, ALARM, taking(settings, version), needs_levels=needs)
     if (promise := version.act_alone) is not None:
         await store.update_state(*key, PROMISE, taking_promise(promise, settings))
+    if version.set_rules:
+        await store.update_state(*key, COVERAGE, taking_sets(version.set_rules, settings), needs_sets=True)
 
 
 def _awaits_delivery(delivery: Delivery | None, evidence: Paging) -> bool:

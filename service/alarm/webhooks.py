@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SEND_SECONDS = 10.0
 """Time within which a webhook must answer."""
 ALARM, TRIAL, UNDECIDED = "calibration-alarm", "calibration-alarm-test", "recalibration-undecided"
-BROKEN, QUESTION = "promise-broken", "question-notice"
+BROKEN, QUESTION, UNCOVERED = "promise-broken", "question-notice", "sets-do-not-cover"
 """Types of messages."""
 
 

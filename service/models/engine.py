@@ -46,6 +46,7 @@ class Engine:
         """Make an engine. `audit_share` is the audited share of the answers that act alone."""
         self.version: Version = model.version
         self.card: Card = model.bundle.card
+        self.conformal = model.bundle.conformal
         self.shadows: list[Shadow] = []
         """Shadows that score the same inputs after they are answered."""
         self._model, self._store, self._find = model, store, find

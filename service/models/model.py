@@ -202,6 +202,7 @@ class Model:
             positive=card.positive,
             ordered=card.ordered,
             act_alone=card.act_alone,
+            set_rules=() if card.sets is None else card.sets.rules,
         )
 
     def score(self, inputs: Inputs, *, alone: bool = False) -> Scores:

@@ -38,6 +38,9 @@ class PredictOptions(BaseModel):
     abstain_below: Annotated[float, BeforeValidator(_number), Field(ge=0, le=1)] | None = Field(
         None, description="Return no label below this confidence. The answer gives coverage and risk on the test set."
     )
+    set: Annotated[float, BeforeValidator(_number), Field(gt=0, lt=1)] | None = Field(
+        None, description="Also return a set of classes that holds the true one with this probability, such as 0.9."
+    )
     tag: Annotated[str, Field(max_length=MAX_TAG)] | None = Field(None, description="Tag of all inputs of this call.")
     propensity: Annotated[float, BeforeValidator(_number), Field(gt=0, le=1)] | None = Field(
         None, description="Probability that an answer of this call gets a label, if you know it."

@@ -14,11 +14,13 @@ from service.http import error_answers, keys
 from service.http.json_body import JSON
 from service.models.calls import PredictionCall, PredictionResult, acting_rows
 from service.models.engine import Engine
+from service.models.set_answers import SetAnswers, answer_sets, rule_of
 from service.predict import predict_schemas, request_body
 from service.predict.options import PredictOptions
-from service.predict.predict_schemas import Abstention, Prediction, Predictions, Top
+from service.predict.predict_schemas import Abstention, Prediction, Predictions, Sets, Top
 from service.runtime import runtime_of
 from trueodds.bundle.risk_coverage import LEVEL, RiskCoverage
+from trueodds.calibrators.conformal import SetRule
 
 LARGE_ANSWER = 20_000
 """Number of probabilities from which encoding takes over a millisecond and runs in a thread."""
@@ -42,7 +44,7 @@ fast = APIRouter()
             _409="the id was used for another input",
             _413="too many bytes, inputs or pixels",
             _415="a content type that is not listed below",
-            _422="not an input of this model, or a parameter out of range",
+            _422="not an input of this model, a parameter out of range, or a set of a version without sets",
             _503="no model is loaded, or too many requests are waiting; try again after Retry-After",
             **keys.ERRORS,
         ),
@@ -70,15 +72,22 @@ async def predict(request: Request) -> Response:
     engine = await runtime.registry.engine(options.model, options.version)
     with engine:
         request.state.version = engine.version.model, engine.version.version
+        rule = None if options.set is None else rule_of(engine, options.set)
         call, time = await request_body.read_call(request, options, engine.input, runtime.settings)
         result = await engine.predict(call, seconds=time.seconds, left=time.left, is_gone=request.is_disconnected)
     large = result.probabilities_NC.size > LARGE_ANSWER
-    answer = result, options, engine, call
+    answer = result, options, engine, call, rule
     body = await asyncio.to_thread(encode, *answer) if large else encode(*answer)
     return Response(body, media_type=JSON)
 
 
-def encode(result: PredictionResult, options: PredictOptions, engine: Engine, call: PredictionCall) -> bytes:
+def encode(
+    result: PredictionResult,
+    options: PredictOptions,
+    engine: Engine,
+    call: PredictionCall,
+    rule: SetRule | None = None,
+) -> bytes:
     """Encode an answer as JSON."""
     tree: Predictions = {
         "request_id": call.request_id,
@@ -91,6 +100,11 @@ def encode(result: PredictionResult, options: PredictOptions, engine: Engine, ca
             one.update(cast(Prediction, acting))
     for n, remarks in engine.input.remarks(call.inputs).items():
         tree["predictions"][n] |= cast(Prediction, remarks)
+    if rule is not None:
+        answered = answer_sets(result, engine, rule)
+        for one, names in zip(tree["predictions"], answered.sets, strict=True):
+            one["set"] = names
+        tree["sets"] = sets_part(answered)
     if call.columns:
         tree["columns"] = dict(call.columns)
     if options.classes:
@@ -98,6 +112,19 @@ def encode(result: PredictionResult, options: PredictOptions, engine: Engine, ca
     if options.abstain_below is not None:
         tree["abstention"] = abstention(options.abstain_below, engine.card.risk_coverage)
     return orjson.dumps(tree)
+
+
+def sets_part(answers: SetAnswers) -> Sets:
+    """Describe the sets of an answer."""
+    rule = answers.rule
+    return {
+        "level": rule.level,
+        "method": rule.method,
+        "calibration_rows": rule.calibration_rows,
+        "floor": answers.floor,
+        "test_coverage": answers.test_coverage,
+        "reading": answers.reading,
+    }
 
 
 def rows_of(result: PredictionResult, options: PredictOptions) -> list[Prediction]:

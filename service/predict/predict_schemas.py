@@ -16,6 +16,7 @@ from service.predict.options import MAX_TAG, PREDICTION_ID, PredictOptions
 from service.predict.request_body import FORMATS, MULTIPART
 from trueodds.bundle import Decision
 from trueodds.inputs import KINDS, Format
+from trueodds.processes.choices import SetMethod
 
 
 class Top(TypedDict):
@@ -64,6 +65,13 @@ class Prediction(_Answer, total=False):
         bool,
         Field(description="With decision `act`, if answers are audited: whether you should send the true label."),
     ]
+    set: Annotated[
+        list[str] | None,
+        Field(
+            description="With set: classes of the set, the most probable first; may be empty. Null for a repeated"
+            " answer of a version without sets of this level."
+        ),
+    ]
     truncated: Annotated[Truncated, Field(description="Present if the text is longer than the model reads.")]
     repeated: Annotated[bool, Field(description="This id was answered before, and this is the stored answer.")]
     version: Annotated[str, Field(description="Version that gave a repeated answer.")]
@@ -87,6 +95,22 @@ class Abstention(_Reading, total=False):
     risk_lower: Annotated[float, Field(description="Lower end of the exact binomial (Clopper-Pearson) interval.")]
     risk_upper: float
     level: Annotated[float, Field(description="Confidence level of that interval.")]
+
+
+class Sets(TypedDict):
+    """Promise of the sets of an answer."""
+
+    level: Annotated[float, Field(description="Probability with which a set holds the true class.")]
+    method: SetMethod
+    calibration_rows: Annotated[int, Field(description="Labelled rows that gave the thresholds.")]
+    floor: Annotated[
+        float,
+        Field(description="Coverage that sound sets of so many calibration rows reach in 95% of calibrations."),
+    ]
+    test_coverage: Annotated[
+        float | None, Field(description="Coverage of the test rows at this level; null if the card has none.")
+    ]
+    reading: Annotated[str, Field(description="The promise in words.")]
 
 
 class _Answers(TypedDict):
@@ -125,6 +149,7 @@ class Predictions(_Answers, total=False):
     ]
     classes: Annotated[list[str], Field(description="With classes=true: class names of the version that answers.")]
     abstention: Annotated[Abstention, Field(description="With abstain_below.")]
+    sets: Annotated[Sets, Field(description="With set.")]
 
 
 def _describe(form: Format) -> str:

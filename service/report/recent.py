@@ -52,6 +52,8 @@ def select_labels(block: LabelBlock, rows_L: npt.NDArray[np.bool_]) -> LabelBloc
     place = np.flatnonzero(rows_L)
 
     def some(part: Any) -> Any:
+        if part is None:
+            return None
         return [part[k] for k in place] if isinstance(part, list) else part[place]
 
     return LabelBlock(**{field.name: some(getattr(block, field.name)) for field in fields(LabelBlock)})
@@ -71,6 +73,8 @@ def _with_corrections(block: LabelBlock, now: LabelBlock) -> LabelBlock:
 def _join(block: LabelBlock, new: LabelBlock, most: int) -> LabelBlock:
     def both(name: str) -> Any:
         one, other = getattr(block, name), getattr(new, name)
+        if one is None:
+            return None
         return (one + other if isinstance(one, list) else np.concatenate([one, other]))[-most:]
 
     return LabelBlock(**{field.name: both(field.name) for field in fields(LabelBlock)}) if len(new) else block

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
-from service.alarm import AlarmState, PromiseState, acting_alone, advice_of, alarm_of
+from service.alarm import AlarmState, CoverageState, PromiseState, acting_alone, advice_of, alarm_of, set_coverage
 from service.http import documentation
 from service.http.parameters import Moment
 from service.report import pages
@@ -39,6 +39,7 @@ from trueodds.reports import (
 from trueodds.reports.resolution import RoundedFigures, rounded_figures_of_sums
 from trueodds.reports.schemas import NO_TAG, Check, Maturing, Verdict
 from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
+from trueodds.reports.schemas.sets import SetCoverage
 from trueodds.sums.bins import COARSE_CELLS
 
 NEXT_STEPS: dict[Verdict, str] = {
@@ -209,6 +210,21 @@ def acting_of(data: ReportData, version: Version, settings: Settings) -> ActingA
     )
 
 
+def sets_of(data: ReportData, version: Version, settings: Settings, report: Report) -> SetCoverage | None:
+    """Return the report's part about conformal sets, over all answers so far; None without sets.
+
+    Raises:
+        StoreError: The evidence about the sets is damaged.
+    """
+    if not version.set_rules:
+        return None
+    state = CoverageState.read(data.coverage, version.set_rules, settings)
+    choice, corrected = report.labelling.choice, data.corrected_block is not None
+    return set_coverage(
+        state, version.classes, is_chosen=choice is not None and choice.warning, has_corrections=corrected
+    )
+
+
 def _next_steps(maturing: Maturing | None, settings: Settings) -> dict[Verdict, str]:
     """Return how to get answers and labels. While answers mature, their labels do not count yet."""
     steps = {} if settings.read_only else dict(NEXT_STEPS)
@@ -292,4 +308,8 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         next_steps=_next_steps(maturing, settings),
     )
     report.held, report.maturing = held_of(data.held_labels), maturing
+    try:
+        report.sets = sets_of(data, version, settings, report)
+    except StoreError as error:
+        report.cautions.append(f"The coverage of the sets cannot be judged: {error}.")
     return report

@@ -19,6 +19,7 @@ from service.store.rows import ArchiveState, HeldLabels, MaturedCounts, Version
 from service.telemetry.metrics import KEY
 from trueodds.metrics import EceInterval, ece_interval
 from trueodds.reports.schemas.alarm import ActingAlone
+from trueodds.reports.schemas.sets import SetCoverage
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.inputs import Array
 
@@ -40,6 +41,8 @@ class VersionState:
     """Results of the promise to act alone; None without a promise."""
     maturity_counts: MaturedCounts | None = None
     """Matured answers; None without a maturity window."""
+    sets: SetCoverage | None = None
+    """Live coverage of conformal sets; None without sets."""
 
     @property
     def key(self) -> list[str]:
@@ -87,6 +90,7 @@ class Gauges:
             *self._calibration(states),
             *_evidence(states),
             *_acting(states),
+            *_sets(states),
             *_maturing(states),
             _ready_gauge(intended_versions),
             _altered_gauge(changes),
@@ -208,6 +212,26 @@ def _acting(states: Sequence[VersionState]) -> list[Metric]:
         values = (part.share, part.risk, part.risk_lower, part.risk_upper, part.labels, part.alarm.log_e)
         for family, value in zip(families, (*values, part.alarm.state == "fired"), strict=True):
             family.add_metric(state.key, float("nan") if value is None else float(value))
+    return list(families)
+
+
+def _sets(states: Sequence[VersionState]) -> list[Metric]:
+    texts = {
+        "coverage": "Share of the labelled answers whose conformal set holds the label; NaN if it is not known",
+        "coverage_lower": "Lower end of the 95% interval of that coverage",
+        "coverage_upper": "Upper end of the 95% interval of that coverage",
+        "mean_size": "Mean number of classes in a set, of the labelled answers; NaN without labels",
+        "labels": "Labels of answers with a set",
+        "log_evalue": "Natural logarithm of the evidence that the sets cover too seldom",
+        "uncovered": "1: the sets of this level cover too seldom; 0: there is no evidence of that",
+    }
+    families = [GaugeMetricFamily(f"trueodds_sets_{n}", text, labels=[*KEY, "level"]) for n, text in texts.items()]
+    for state in states:
+        for one in state.sets.levels if state.sets else ():
+            values = (one.coverage, one.lower, one.upper, one.mean_size, one.labels, one.alarm.log_e)
+            for family, value in zip(families, (*values, one.alarm.state == "fired"), strict=True):
+                place = [*state.key, f"{one.level:.6g}"]
+                family.add_metric(place, float("nan") if value is None else float(value))
     return list(families)
 
 

@@ -11,7 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 from starlette.responses import RedirectResponse, Response
 
-from service.alarm import ALARM, PROMISE, AlarmState, PromiseState, acting_alone
+from service.alarm import ALARM, COVERAGE, PROMISE, AlarmState, CoverageState, PromiseState, acting_alone, set_coverage
 from service.alarm.readings import Standing, standing
 from service.http import documentation, error_answers, keys
 from service.http.json_body import JSON
@@ -22,6 +22,7 @@ from service.status.gauges import Gauges, VersionState, choose_versions
 from service.store import StoreError
 from service.store.rows import Version
 from trueodds.reports.schemas.alarm import ActingAlone
+from trueodds.reports.schemas.sets import SetCoverage
 
 router = APIRouter()
 
@@ -116,7 +117,8 @@ async def metrics(request: Request) -> Response:
         alarm = await _read_alarm(runtime, version)
         acting = await _read_acting(runtime, version, sums.answers)
         matured = await runtime.store.read_maturity_counts(*version.key)
-        states.append(VersionState(version, sums, *alarm, acting, matured))
+        sets = await _read_sets(runtime, version)
+        states.append(VersionState(version, sums, *alarm, acting, matured, sets))
     held = await runtime.store.read_held()
     of_questions = await runtime.store.read_questions(), await runtime.store.read_notices()
     archive = await runtime.store.read_archive()
@@ -149,6 +151,17 @@ async def _read_acting(runtime: Runtime, version: Version, answers: int) -> Acti
     except StoreError:
         return None
     return acting_alone(state, runtime.settings, answers=answers, acted_count=acted)
+
+
+async def _read_sets(runtime: Runtime, version: Version) -> SetCoverage | None:
+    """Read the live coverage of a version's sets; None without sets or if its evidence is damaged."""
+    if not version.set_rules:
+        return None
+    try:
+        tree = await runtime.store.read_state(*version.key, COVERAGE)
+        return set_coverage(CoverageState.read(tree, version.set_rules, runtime.settings), version.classes)
+    except StoreError:
+        return None
 
 
 @router.get("/", include_in_schema=False)

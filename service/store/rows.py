@@ -15,6 +15,7 @@ from service.choices import Meaning
 from service.errors import ServiceError
 from trueodds.bundle import ActAlone, Reference
 from trueodds.calibrators import Calibrator
+from trueodds.calibrators.conformal import SetRule
 from trueodds.inputs.sources import ConfidenceSource
 from trueodds.sums.inputs import Array
 from trueodds.sums.maturity import Maturity
@@ -25,6 +26,8 @@ Integers = npt.NDArray[np.int64]
 By = Literal["class", "tag"]
 Unit = Literal["minute", "hour", "day", "month"]
 
+NO_SET = -1
+"""Size of a set that is not known."""
 UNKNOWN = -1
 """Value of an unknown first label."""
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -101,6 +104,8 @@ class Version:
     """Maturity window. None: a label counts as soon as it arrives."""
     resolution: Resolution | None = None
     """Resolution of the probabilities that another server sends. None: nothing has decided it, and they are exact."""
+    set_rules: tuple[SetRule, ...] = ()
+    """Rules of its conformal sets that the report watches. They never change. Empty: it has none."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -231,6 +236,16 @@ class StoredPrediction:
 
 
 @dataclass(frozen=True, eq=False)
+class LabelledSets:
+    """Conformal sets of L labelled answers, for each of K rules."""
+
+    size_LK: Integers
+    """Number of classes in each set; NO_SET without a set."""
+    covered_LK: npt.NDArray[np.bool_]
+    """Whether each set holds the first label."""
+
+
+@dataclass(frozen=True, eq=False)
 class LabelBlock:
     """L labels of one version in the order of their arrival.
 
@@ -261,6 +276,8 @@ class LabelBlock:
     """First label; UNKNOWN for some that an earlier release has stored."""
     at_least_LK: Array
     """Probabilities of "at least level k", for k = 1 .. K - 1. The shape is L x 0 unless a state has asked for them."""
+    sets: LabelledSets | None = None
+    """Conformal sets of the labels' answers. None unless a state has asked for them."""
 
     def __len__(self) -> int:
         return len(self.sequence_L)

@@ -307,6 +307,7 @@ class Store:
         *,
         limit: int = STATE_LABELS,
         needs_levels: Callable[[Any], bool] | None = None,
+        needs_sets: bool = False,
     ) -> Any:
         """Bring a state up to date with the label log, and return it. Each label is used exactly once.
 
@@ -317,13 +318,14 @@ class Store:
         `update` must have no side effects, because a transaction may be repeated. If its result must not depend on the
         time of the call, it may use `first_correct_L` and `first_label_L` but not `correct_L` and `label_L`.
 
-        The labels have `at_least_LK` if `needs_levels(state)` is true. Then the classes must be ordered.
+        The labels have `at_least_LK` if `needs_levels(state)` is true. Then the classes must be ordered. They have the
+        sets of their version if `needs_sets` is true.
         """
         key = await self._key(model, version)
         if key is None:
             raise StoreError(f"the store does not have {model}/{version}, so there are no labels for a state")
         while True:
-            work = partial(states.update, key, name, update, limit, self._known, needs_levels)
+            work = partial(states.update, key, name, update, limit, self._known, needs_levels, needs_sets)
             state, count = await self.database.write(work, large=True)
             if count < limit:
                 return state

@@ -13,6 +13,7 @@ import pytest
 import trueodds
 from tests.conftest import ROOT
 from trueodds import calibrators, metrics
+from trueodds.calibrators import conformal
 
 ASK_A_SERVICE = ROOT / "trueodds/client/calls.py"
 """Its examples run in tests/client, which has one."""
@@ -24,7 +25,7 @@ MODULES = [
 ]
 PUBLIC = [
     pytest.param(module, name, id=name)
-    for module in (metrics, calibrators)
+    for module in (metrics, calibrators, conformal)
     for name in module.__all__
     if callable(getattr(module, name))
 ]
@@ -40,7 +41,8 @@ def test_it_has_an_example(module: ModuleType, name: str) -> None:
 def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     module = importlib.import_module(name)
-    known = {**vars(module), "np": np, "trueodds": trueodds, "metrics": metrics, "calibrators": calibrators}
+    names = {"np": np, "trueodds": trueodds, "metrics": metrics, "calibrators": calibrators, "conformal": conformal}
+    known = {**vars(module), **names}
     printed: list[str] = []
     runner = doctest.DocTestRunner(verbose=False)
     for example in doctest.DocTestFinder(exclude_empty=True).find(module, name, globs=known):

@@ -62,6 +62,6 @@ def test_every_block_is_of_a_kind_that_is_run() -> None:
 
 def test_every_type_of_news_is_described() -> None:
     text = (ROOT / "docs" / "reference" / "wire-formats.md").read_text(encoding="utf-8")
-    kinds = webhooks.ALARM, webhooks.TRIAL, webhooks.UNDECIDED, webhooks.BROKEN, webhooks.QUESTION
+    kinds = webhooks.ALARM, webhooks.TRIAL, webhooks.UNDECIDED, webhooks.BROKEN, webhooks.QUESTION, webhooks.UNCOVERED
     assert all(f"`{kind}`" in text for kind in kinds)
     assert all(f"`{field}`" in text for field in webhooks.message(webhooks.UNDECIDED, None, None, "", address=""))

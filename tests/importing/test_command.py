@@ -15,7 +15,7 @@ from PIL import Image
 from service.models.model import Model
 from tests.importing.models import Linear, images, labels_of, vectors
 from trueodds import cli, logits
-from trueodds.bundle import open_models
+from trueodds.bundle import Bundle, open_models
 from trueodds.inputs import ImageInput
 
 
@@ -153,3 +153,34 @@ def test_ordered_classes_are_in_the_card(tmp_path: Path, capsys: pytest.CaptureF
     assert Model.load(tmp_path / "out/stars/bundle", threads=1).version.ordered
     assert command(*words, "--classes", "1,3,2") != 0
     assert "numbers that do not ascend" in capsys.readouterr().err
+
+
+def test_conformal_sets_are_in_the_bundle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Half of the calibration rows gives the thresholds, and the calibrator is fitted on the other half."""
+    model, x = Linear("NHWC", 3, type="uint8"), images(400, 3)
+    np.savez(tmp_path / "val.npz", x=x, y=labels_of(model.logits(x), 0.3))
+    path = model.write(tmp_path / "three.onnx")
+    words = [path, "--labelled", tmp_path / "val.npz", "--out", tmp_path / "out", "--classes", "a,b,c"]
+    assert command(*words, "--conformal", "aps", "--levels", ".9,.99") == 0, capsys.readouterr().err
+    printed = capsys.readouterr().out
+    assert "three: 3 classes" in printed and "100 calibration rows, 200 test rows" in printed
+    bundle = Bundle.load(tmp_path / "out/three/bundle")
+    assert bundle.conformal is not None and bundle.card.sets is not None
+    assert [rule.level for rule in bundle.card.sets.rules] == [0.9, 0.99] and bundle.conformal.rows == 100
+    measured = bundle.card.sets.test[0]
+    assert f"aps sets of level 0.9, from 100 rows: {measured.coverage:.4f} of the test rows are covered" in printed
+    for wrong, message in (
+        (["--levels", ".9"], "--levels .9 needs a method: --conformal lac"),
+        (["--conformal", "lac", "--levels", ".9,x"], "--levels is '.9,x'; allowed are numbers in"),
+        (["--conformal", "lac", "--levels", "1"], "levels = 1.0"),
+    ):
+        assert command(*words, *wrong) == 1
+        assert message in capsys.readouterr().err
+
+
+def test_two_classes_have_no_ranked_sets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, x = Linear(columns=("age", "income"), features=2, head="probability"), vectors(200, 2)
+    np.savez(tmp_path / "val.npz", x=x, y=labels_of(model.logits(x)))
+    words = [model.write(tmp_path / "two.onnx"), "--labelled", tmp_path / "val.npz", "--out", tmp_path / "out"]
+    assert command(*words, "--conformal", "raps") == 1
+    assert "raps needs three classes or more, and there are two; use lac or class" in capsys.readouterr().err

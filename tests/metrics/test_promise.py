@@ -127,3 +127,21 @@ def test_bad_counts_are_refused() -> None:
             risk_sequence(wrong, labels)
     with pytest.raises(ValueError, match="level"):
         risk_sequence(1, 2, level=1.0)
+
+
+def test_risks_of_their_own_are_used_label_by_label() -> None:
+    rng = np.random.default_rng(0)
+    wrong_N, risk_N = rng.random(60) < 0.3, rng.choice([0.05, 0.2, 0.1], 60)
+    whole, log_e_N = RiskEProcess.start(0.2).advance(wrong_N, risk_N)
+    state = RiskEProcess.start(0.2)
+    for wrong, risk, log_e in zip(wrong_N, risk_N, log_e_N, strict=True):
+        state, value = state.advance([wrong], [risk])
+        assert value[0] == log_e
+    assert state == whole
+    same = np.full(60, 0.2)
+    assert RiskEProcess.start(0.2).advance(wrong_N, same)[0] == RiskEProcess.start(0.2).advance(wrong_N)[0]
+    one = RiskEProcess.start(0.2).advance([True], [0.05])[1][0]
+    assert one > RiskEProcess.start(0.2).advance([True])[1][0]
+    for bad in ([0.1], np.full(60, 1.0)):
+        with pytest.raises(ValueError, match="a number in"):
+            RiskEProcess.start(0.2).advance(wrong_N, bad)

@@ -17,8 +17,9 @@ from pydantic import TypeAdapter
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from trueodds import files
-from trueodds.bundle import CARD, MODEL, ActAlone, Bundle, Description
+from trueodds.bundle import CARD, MODEL, ActAlone, Bundle, CardSets, Description
 from trueodds.calibrators import Calibrator, Temperature
+from trueodds.calibrators.conformal import ConformalSets, SetSettings, fit_sets
 from trueodds.inputs import Input, TextInput
 
 SHAPE = (4, 4, 1)
@@ -127,8 +128,11 @@ def write_bundle(
     seed: int = 0,
     relative: bool = False,
     act_alone: ActAlone | None = None,
+    sets: SetSettings | None = None,
 ) -> Path:
     """A whole, valid bundle in `folder`: of vectors with `features`, of texts with `words`, or of images."""
+    calibrator = calibrator or Temperature(1.7)
+    fitted = None if sets is None else sets_of(calibrator, len(classes), sets)
     height, width, channels = shape
     image = {"kind": "image", "height": height, "width": width, "channels": channels, "resized": resized}
     vector = {"kind": "vector", "features": list(features), "missing": missing}
@@ -145,6 +149,7 @@ def write_bundle(
         training={},
         metrics=metrics,
         act_alone=act_alone,
+        sets=None if sets is None or fitted is None else CardSets.of(fitted, sets, calibrator, None),
         data_sha256="0" * 64,
         code_sha256="0" * 64,
     )
@@ -166,12 +171,21 @@ def write_bundle(
         Bundle.write(
             folder,
             model,
-            calibrator or Temperature(1.7),
+            calibrator,
             description,
             golden_input=golden[0],
             golden_logits=logits_NC[0],
+            conformal=fitted,
         )
     return folder
+
+
+def sets_of(calibrator: Calibrator, classes: int, settings: SetSettings, rows: int = 400) -> ConformalSets:
+    """Conformal sets of rows whose labels follow the calibrator's probabilities."""
+    rng = np.random.default_rng(3)
+    logits_NC = rng.normal(0, 2, (rows, classes))
+    labels_N = (calibrator(logits_NC).cumsum(axis=1) > rng.random((rows, 1))).argmax(axis=1)
+    return fit_sets(calibrator, logits_NC, labels_N, settings)
 
 
 def change_card(folder: Path, **fields: Any) -> None:

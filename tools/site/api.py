@@ -90,6 +90,12 @@ LIBRARY = (
         (Section("trueodds.calibrators"),),
     ),
     Page(
+        "conformal",
+        "trueodds.calibrators.conformal",
+        "Sets of classes that hold the true one with a stated probability.",
+        (Section("trueodds.calibrators.conformal"),),
+    ),
+    Page(
         "calibration-errors",
         "Calibration errors",
         "Estimates of the calibration error, as functions in `trueodds.metrics`. Each takes sums, or probabilities"

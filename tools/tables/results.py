@@ -48,6 +48,7 @@ COMMANDS = {
     "weighted_evidence": "python -m benchmarks.alarms.weighted_evidence",
     "judge": "python -m benchmarks.evidence.judge --records FOLDER",
     "promise": "python -m benchmarks.alarms.promise",
+    "conformal": "python -m benchmarks.alarms.conformal",
     "levels": "python -m benchmarks.alarms.levels --runs 10",
     "late_positives": "python -m benchmarks.alarms.late_positives",
     "training": "python -m benchmarks.training.methods --rounds 14",

@@ -41,6 +41,7 @@ from trueodds.bundle.act_alone import ActAlone, Decision
 from trueodds.bundle.audit_log import AuditLogError, Change, Reason, user
 from trueodds.bundle.bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, Bundle, BundleError, Infer, why_none, write_none
 from trueodds.bundle.card import METRICS, Card, Description, Golden, Reference
+from trueodds.bundle.card_sets import CardSets
 from trueodds.bundle.contents import Contents, Key
 from trueodds.bundle.published import PublishedModels, open_models
 from trueodds.bundle.risk_coverage import RiskCoverage, RiskCoveragePoint
@@ -66,6 +67,7 @@ __all__ = [
     "BundleError",
     "BusyError",
     "Card",
+    "CardSets",
     "Change",
     "Contents",
     "Decision",

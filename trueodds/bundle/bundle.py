@@ -24,6 +24,7 @@ from trueodds import calibrators
 from trueodds.bundle.act_alone import ActAlone
 from trueodds.bundle.card import CalibratorDistribution, Card, Description, Golden, Reference
 from trueodds.bundle.model_card import model_card
+from trueodds.calibrators.conformal import ConformalSets, digest_of
 from trueodds.errors import MissingExtraError, UserError
 from trueodds.files import naming, read_json, sha256, write_json, write_text
 from trueodds.inputs import InputError, Inputs
@@ -33,6 +34,8 @@ MODEL = "model.onnx"
 """File of a bundle with the graph, from inputs to logits."""
 CALIBRATOR = "calibrator.json"
 """File of a bundle with the fitted calibrator, from logits to probabilities."""
+SETS = "conformal.json"
+"""File of a bundle with the calibration scores of its conformal sets, if it has sets."""
 CARD = "card.json"
 """File of a bundle with its card: the input, the classes, the test numbers, and the hashes of the other files."""
 MODEL_CARD = "MODEL_CARD.md"
@@ -76,6 +79,8 @@ class Bundle:
     """Calibrator that turns logits into probabilities."""
     version: str
     """Version: the first 12 hex digits of the card's SHA-256."""
+    conformal: ConformalSets | None = None
+    """Calibration scores of its conformal sets, from which the sets of any level follow. None: it has no sets."""
 
     @property
     def model_path(self) -> Path:
@@ -98,6 +103,7 @@ class Bundle:
         golden_input: Inputs,
         golden_logits: npt.ArrayLike,
         reference: Reference | None = None,
+        conformal: ConformalSets | None = None,
         trial: Callable[[Bundle], object] | None = None,
     ) -> Bundle:
         """Write a bundle to the folder `out`, the card last, and load it.
@@ -114,13 +120,15 @@ class Bundle:
             golden_input: One input, with the shape and dtype of its kind.
             golden_logits: The model's logits (C,) for it. Every later load of the model must reproduce them.
             reference: Confidences that live confidences are compared with.
+            conformal: Calibration scores of the description's sets. They must be of this calibrator.
             trial: Called with the bundle before it takes its place. If it raises, `out` is unchanged.
 
         Returns:
             The loaded bundle.
 
         Raises:
-            BundleError: The golden input or logits do not have the description's shape.
+            BundleError: The golden input or logits do not have the description's shape. Or the sets are of another
+                calibrator, or there are rules of sets without scores.
             InputError: The golden input has another dtype.
             ValueError: The calibrator has other classes, or numbers are not finite.
             OSError: The model cannot be read, or `out` cannot be written.
@@ -138,7 +146,10 @@ class Bundle:
             (aside / MODEL_CARD).write_text(
                 model_card(description, calibrator, reference), encoding="utf-8", newline="\n"
             )
-            files = (MODEL, CALIBRATOR, MODEL_CARD, *description.input.beside)
+            sets_files = () if conformal is None else (SETS,)
+            if conformal is not None:
+                write_json(aside / SETS, conformal.to_json())
+            files = (MODEL, CALIBRATOR, MODEL_CARD, *sets_files, *description.input.beside)
             logits_NC = np.asarray(golden_logits)[None]
             whose = calibrators.origin(calibrator)
             stated = {name: getattr(description, name) for name in Description.model_fields}
@@ -190,6 +201,7 @@ class Bundle:
             golden_input=self.golden_input()[0],
             golden_logits=self.card.golden.logits,
             reference=self.card.reference,
+            conformal=self.conformal,
         )
 
     @classmethod
@@ -234,7 +246,8 @@ class Bundle:
         if calibrator.classes not in (None, len(card.classes)):
             problem = f"{place}/{CALIBRATOR} was fitted on {calibrator.classes} classes, but {CARD} names"
             raise BundleError(f"{problem} {len(card.classes)}: put back the calibrator of this model")
-        return cls(directory, card, calibrator, hashlib.sha256(raw).hexdigest()[:12])
+        conformal = _read_sets(directory, place, card, calibrator)
+        return cls(directory, card, calibrator, hashlib.sha256(raw).hexdigest()[:12], conformal)
 
     def golden_input(self) -> Inputs:
         """Return the stored input as a batch of one.
@@ -274,6 +287,31 @@ class Bundle:
             raise BundleError(f"{self.directory}: golden {name} differ by {off:.2g}: not the model that was exported")
 
 
+def _read_sets(directory: Path, place: str, card: Card, calibrator: calibrators.Calibrator) -> ConformalSets | None:
+    """Read the calibration scores of a bundle's sets, and check that they belong to its card and its calibrator.
+
+    Raises:
+        BundleError: They do not, or there are scores without rules, or rules without scores.
+    """
+    if card.sets is None and SETS not in card.files:
+        return None
+    cure = "write the bundle with the sets that were fitted to its calibrator, or without sets"
+    if card.sets is None or SETS not in card.files:
+        missing = f"{SETS} is missing" if card.sets else f"{CARD} has no rules of sets"
+        raise BundleError(f"{place}: {missing}; {cure}")
+    try:
+        sets = ConformalSets.from_json(read_json(directory / SETS))
+    except ValueError as error:
+        raise BundleError(f"{place}/{SETS}: {error}") from None
+    if sets.calibrator_sha256 != digest_of(calibrator):
+        raise BundleError(f"{place}/{SETS} is of the probabilities of another calibrator than {CALIBRATOR}; {cure}")
+    if sets.classes != len(card.classes):
+        raise BundleError(f"{place}/{SETS} is of {sets.classes} classes, but {CARD} names {len(card.classes)}; {cure}")
+    if problem := card.sets.problem_with(sets):
+        raise BundleError(f"{place}/{CARD}: {problem}; {cure}")
+    return sets
+
+
 def same_answers(one: npt.ArrayLike, other: npt.ArrayLike) -> bool:
     """Return whether logits (..., C) are nearly equal, or, for log-probabilities, whether the probabilities are.
 
@@ -289,7 +327,8 @@ def same_answers(one: npt.ArrayLike, other: npt.ArrayLike) -> bool:
 
 def _required_files(card: Card) -> list[str]:
     """Return the files that a bundle must have besides its card. Old bundles have no MODEL_CARD.md."""
-    return [MODEL, CALIBRATOR, *([MODEL_CARD] if MODEL_CARD in card.files else []), *card.input.beside]
+    stated = [name for name in (MODEL_CARD, SETS) if name in card.files]
+    return [MODEL, CALIBRATOR, *stated, *card.input.beside]
 
 
 def write_none(folder: Path, why: str) -> None:

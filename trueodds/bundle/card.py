@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from trueodds.bundle.act_alone import ActAlone
+from trueodds.bundle.card_sets import CardSets
 from trueodds.bundle.risk_coverage import RiskCoverage
 from trueodds.inputs import Input
 from trueodds.metrics import CELLS, CalibrationSums, cell_of, mean_confidence
@@ -94,6 +95,8 @@ class Description(_Part):
     risk_coverage: RiskCoverage | None = None
     act_alone: ActAlone | None = None
     """Promise of this version to act alone, if it has one."""
+    sets: CardSets | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Conformal sets of this version, if it has them. The entry is left out otherwise."""
     notes: list[str] = Field(default_factory=list)
     data_sha256: str
     code_sha256: str

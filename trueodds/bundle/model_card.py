@@ -43,6 +43,7 @@ def model_card(description: Description, calibrator: Calibrator, reference: Refe
         "Training data and method": _training(description),
         "Metrics": _metrics(description),
         "Calibration": _calibration(description, calibrator, reference),
+        **_sets(description),
         **_acting(description),
         "Limitations": _limitations(description, calibrator),
         "How to load it": _loading(),
@@ -122,6 +123,38 @@ def _acting(description: Description) -> dict[str, str]:
         " watches this with the labels of answers that acted.",
     ]
     return {"Acting alone": "\n".join(lines)}
+
+
+def _sets(description: Description) -> dict[str, str]:
+    """Return the section on conformal sets; no section without them."""
+    if description.sets is None:
+        return {}
+    rows = []
+    for place, rule in enumerate(description.sets.rules):
+        measured = description.sets.test[place] if description.sets.test else None
+        on_test = ("-", "-", "-")
+        if measured is not None:
+            lower, upper = measured.interval()
+            shares = [hits / n for hits, n in zip(measured.class_hits, measured.class_rows, strict=True) if n]
+            coverage = f"{measured.coverage:.2%} ({lower:.2%} to {upper:.2%})"
+            on_test = (coverage, f"{measured.mean_size:.2f}", f"{min(shares):.2%}")
+        rows.append((f"{rule.level:.6g}", f"{min(rule.floors):.4f}", *on_test))
+    first = description.sets.rules[0]
+    lines = [
+        f"Method: {_code(first.method)}, on {first.calibration_rows:,} rows that did not fit the calibrator. A set of a"
+        " level holds the true class with that probability, for rows of the same population.",
+        "",
+        _markdown(("level", "lowest sound coverage", "test coverage, 95% interval", "mean size", "lowest class"), rows),
+        "",
+        "The level is the coverage on average over calibrations and rows. The coverage of one calibration is above the"
+        " lowest sound coverage in 95% of calibrations. It may be lower for one class, one kind of input or one set"
+        " size. A set may be empty.",
+    ]
+    for rule in description.sets.rules:
+        if rule.unlimited_classes and rule.method == "class":
+            few = ", ".join(_code(description.classes[k]) for k in rule.unlimited_classes[:SHOWN])
+            lines.append(f"In every set of level {rule.level:g}, because they have too few calibration rows: {few}.")
+    return {"Conformal sets": "\n".join(lines)}
 
 
 def _metrics(description: Description) -> str:

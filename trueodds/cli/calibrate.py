@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trueodds.cli import Subparsers
+from trueodds.cli.conformal_options import add_conformal, set_lines, sets_of
 from trueodds.errors import MissingExtraError, UserError
 from trueodds.importing import forms
 from trueodds.importing.errors import LabelledRowsError
@@ -32,6 +33,7 @@ EXAMPLES = (
     "calibrate val.csv --test test.csv",
     "calibrate logits.npy --labels labels.npy",
     "calibrate logits.npz --onnx model.onnx",
+    "calibrate logits.npz --conformal lac --levels .9,.95",
 )
 
 
@@ -57,6 +59,7 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--candidates", default="", metavar="NAMES", help=words)
     words = "the classes are levels, the lowest first: calibrators that keep their order are candidates"
     parser.add_argument("--ordered", action="store_true", help=words)
+    add_conformal(parser)
     parser.add_argument("--onnx", type=Path, metavar="MODEL", help="add the calibrator to this ONNX graph of logits")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"(default: {OUT}/)")
 
@@ -64,7 +67,10 @@ def add_parser(commands: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read the rows, print the comparison and write the files."""
     from trueodds import calibrators
+    from trueodds.bundle import CardSets
+    from trueodds.calibrators import conformal
     from trueodds.calibrators.selection import default_candidates
+    from trueodds.files import write_json
     from trueodds.importing.calibrate import compare
 
     if arguments.onnx and arguments.probabilities:
@@ -73,7 +79,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise CalibrateOptionsError(
             f"--labels {arguments.labels}: {arguments.logits} holds the labels itself; remove --labels"
         )
-    source = _read(arguments)
+    settings = sets_of(arguments)
+    source, apart = _read(arguments), None
+    if settings is not None:
+        conformal.check_settings(settings, source.rows.logits_NC.shape[1])
+        fitting, apart = conformal.rows_apart(source.rows, settings)
+        source = replace(source, rows=fitting)
     rows = source.rows
     names = default_candidates(rows.logits_NC.shape[1], len(rows.labels_N), ordered=arguments.ordered)
     if arguments.candidates:
@@ -82,6 +93,14 @@ def run(arguments: argparse.Namespace) -> int:
     comparison = compare(source.rows, source.test, candidates, source.resolution)
     print(_text(arguments.logits, source, comparison))
     files = _write(arguments, source, comparison)
+    if settings is not None and apart is not None:
+        calibrator = comparison.calibrator
+        sets = conformal.fit_sets(calibrator, apart.logits_NC, apart.labels_N, settings)
+        test = None if source.test is None else (source.test.logits_NC, source.test.labels_N)
+        rules = CardSets.of(sets, settings, calibrator, test)
+        print("", *set_lines(rules)[:-1], *conformal.few_rows_notes(rules.rules), sep="\n")
+        files["conformal.json"] = "trueodds.calibrators.conformal.ConformalSets.from_json restores it"
+        write_json(arguments.out / "conformal.json", sets.to_json())
     print(f"\nIn {arguments.out}:", *(f"  {name}: {about}" for name, about in files.items()), sep="\n")
     return 0
 

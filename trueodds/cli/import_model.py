@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trueodds.cli import Subparsers, status_of
+from trueodds.cli.conformal_options import add_conformal, set_lines, sets_of
 from trueodds.errors import UserError
 from trueodds.importing import forms
 from trueodds.processes import limited
@@ -46,6 +47,7 @@ EXAMPLES = (
     "import model.onnx --labelled photos/ --preprocess '{mean: 0.5, std: 0.5, crop: 0.9}' --publish models",
     "import model.onnx --labelled table.csv --label species --test later.csv",
     "import model.onnx --labelled reviews.csv --input text --tokenizer tokenizer.json",
+    "import model.onnx --labelled val.npz --conformal lac --levels .9,.95",
 )
 
 
@@ -63,6 +65,7 @@ def add_parser(commands: Subparsers) -> None:
     words = "the classes are levels, the lowest first, such as stars: the report of the service has their figures, and"
     words += " calibrators that keep the order are candidates"
     parser.add_argument("--ordered", action="store_true", help=words)
+    add_conformal(parser)
     words = f"the maker's own probabilities of the labelled rows, for comparison:  {forms.EXPECTED}"
     parser.add_argument("--expected", type=Path, metavar="FILE", help=words)
     words = "allow classes without a labelled row; nothing is learned or measured about them"
@@ -202,6 +205,7 @@ def write(arguments: argparse.Namespace, name: str, folder: Path) -> int:
         test=test,
         positive=arguments.positive,
         ordered=arguments.ordered,
+        sets=sets_of(arguments),
     )
     print(summary(outcome))
     return 0
@@ -254,6 +258,7 @@ def summary(outcome: Outcome) -> str:
         *(f"{one.name} was chosen: {one.chosen}." for one in outcome.selection.table if one.chosen),
         *(f"{one.name} was passed over: {one.passed_over}." for one in outcome.selection.table if one.passed_over),
         *_of_positive(named),
+        *set_lines(card.sets),
         "All numbers are measured on the test rows, except the CV NLL: the NLL by which the calibrator is chosen, which"
         " is cross-validated on the calibration rows. *: the chosen calibrator. ECE: of the more probable class, with"
         f" {results.settings.bins} bins and its {results.settings.level:.0%} interval. Noise floor: the mean ECE of"

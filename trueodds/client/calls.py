@@ -124,7 +124,7 @@ class Calls:
                 the stored answer.
             rows: Largest number of rows in one request.
             **options: `model` and `version` replace the service's default. `tag` and `propensity` are stored with all
-                rows, for the report.
+                rows, for the report. `set` is the level of conformal sets, such as 0.9: `sets` then holds them.
 
         Returns:
             The predictions, in the order of the inputs. Features are matched by name, in any order. Case, blanks,

@@ -8,12 +8,13 @@ from typing import Any, Literal, TypedDict
 
 
 class PredictOptions(TypedDict, total=False):
-    """Options of `predict`: the version that answers, and values stored with all rows of a call."""
+    """Options of `predict`: the version that answers, values stored with all rows of a call, and the level of sets."""
 
     model: str | None
     version: str | None
     tag: str | None
     propensity: float | None
+    set: float | None
 
 
 class ObserveOptions(TypedDict, total=False):

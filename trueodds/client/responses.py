@@ -83,6 +83,11 @@ class Predictions:
     """Rows that act alone and whose true label the service asks for. None if the version makes no promise."""
     repeated: dict[int, str] = field(default_factory=dict)
     """Rows whose id had been answered before. They hold the stored answer; the value is the version that gave it."""
+    sets: tuple[tuple[str, ...] | None, ...] | None = None
+    """Conformal set of each row, the most probable class first, if you asked for sets (`set=0.9`).
+
+    None for a row whose stored answer comes from a version without sets of this level.
+    """
     columns: dict[str, str] = field(default_factory=dict)
     """Names in the inputs that are spelled differently from the model's features, by feature name."""
 
@@ -119,6 +124,9 @@ class Predictions:
             acts_N=np.array([row.get("decision") == "act" for row in rows], bool) if promised else None,
             audit_N=np.array([row.get("audit", False) for row in rows], bool) if promised else None,
             repeated={n: row["version"] for n, row in enumerate(rows) if row.get("repeated")},
+            sets=tuple(None if row["set"] is None else tuple(row["set"]) for row in rows)
+            if rows and all("set" in row for row in rows)
+            else None,
             columns={name: own for tree in trees for name, own in tree.get("columns", {}).items()},
         )
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from trueodds import calibrators, logits
-from trueodds.bundle import METRICS, MODEL, Bundle, BundleError, Description, Reference, RiskCoverage, trial
+from trueodds.bundle import METRICS, MODEL, Bundle, BundleError, CardSets, Description, Reference, RiskCoverage, trial
+from trueodds.calibrators import conformal
+from trueodds.calibrators.conformal import ConformalSets, SetSettings
 from trueodds.calibrators.selection import Selection, default_candidates
 from trueodds.errors import ConfigError, UserError
 from trueodds.evaluation.results import Results, evaluate
@@ -68,6 +70,7 @@ def import_model(
     test: ImportRows | None = None,
     positive: str | None = None,
     ordered: bool = False,
+    sets: SetSettings | None = None,
     seed: int = 0,
 ) -> Outcome:
     """Import a model: write `out`/bundle, and beside it logits.npz, metrics.json and calibrators.csv.
@@ -84,6 +87,8 @@ def import_model(
         test: Test rows. Default: half of `labelled`, class-balanced, chosen by `seed`.
         positive: Positive class of two.
         ordered: The classes are levels, the lowest first.
+        sets: Settings of conformal sets. A share of the calibration rows then gives their thresholds, and does not fit
+            the calibrator. None: no sets.
         seed: Seed of the split.
 
     Raises:
@@ -103,12 +108,19 @@ def import_model(
     if ordered:
         check_level_names(outcome.classes)
     val, held_out = outcome.splits["val"], outcome.splits["test"]
+    apart = None
+    if sets is not None:
+        conformal.check_settings(sets, len(outcome.classes))
+        val, apart = conformal.rows_apart(val, sets)
     selection = calibrators.select(val.logits_NC, val.labels_N, ordered=ordered)
     judging = Judging(default_candidates(len(outcome.classes), len(val.labels_N), ordered=ordered))
     results = evaluate(selection.calibrator, val, held_out, judging, positive_class)
     out.mkdir(parents=True, exist_ok=True)
     step(f"trying the bundle of {model} as the service will use it")
-    bundle = _write_bundle(outcome, results, name, out / BUNDLE, positive_class, ordered=ordered)
+    fitted = None
+    if sets is not None and apart is not None:
+        fitted = sets, conformal.fit_sets(selection.calibrator, apart.logits_NC, apart.labels_N, sets)
+    bundle = _write_bundle(outcome, results, name, out / BUNDLE, positive_class, ordered=ordered, sets=fitted)
     step("")
     logits.write(out / LOGITS, outcome.splits, outcome.notes)
     results.write(out, outcome.notes)
@@ -156,11 +168,23 @@ def convert(path: Path, rows: ImportRows, options: ImportOptions) -> ServableMod
 
 
 def _write_bundle(
-    outcome: ScoredModel, results: Results, name: str, out: Path, positive: PositiveClass | None, *, ordered: bool
+    outcome: ScoredModel,
+    results: Results,
+    name: str,
+    out: Path,
+    positive: PositiveClass | None,
+    *,
+    ordered: bool,
+    sets: tuple[SetSettings, ConformalSets] | None,
 ) -> Bundle:
     """Write the bundle of a scored model with its calibrator, after a trial."""
     calibrator, model, val = results.calibrator, outcome.model, outcome.splits["val"]
-    table = results.table
+    table, card_sets = results.table, None
+    if sets is not None:
+        settings, fitted = sets
+        test = outcome.splits["test"]
+        card_sets = CardSets.of(fitted, settings, calibrator, (test.logits_NC, test.labels_N))
+    few = [] if card_sets is None else conformal.few_rows_notes(card_sets.rules, outcome.classes)
     description = Description(
         name=name,
         classes=list(outcome.classes),
@@ -171,7 +195,8 @@ def _write_bundle(
         training=dict(model.origin),
         metrics={key: table[key] for key in METRICS},
         risk_coverage=RiskCoverage.of(results.after.sums, "test"),
-        notes=[*outcome.notes, *table["notes"]],
+        sets=card_sets,
+        notes=[*outcome.notes, *few, *table["notes"]],
         data_sha256=outcome.data_sha256,
         code_sha256="",
     )
@@ -187,6 +212,7 @@ def _write_bundle(
                 golden_input=model.sample[0],
                 golden_logits=model.golden_logits,
                 reference=Reference.of(calibrator(val.logits_NC).max(axis=1)),
+                conformal=None if sets is None else sets[1],
                 trial=try_bundle,
             )
         except BundleError as error:  # the message names a temporary folder

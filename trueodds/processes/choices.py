@@ -53,3 +53,14 @@ Slot = Literal["shadow", "recalibrated"]
 """Roles that are judged beside the served version."""
 SLOTS: tuple[Slot, ...] = get_args(Slot)
 """The roles of `Slot`."""
+
+SetMethod = Literal["lac", "aps", "raps", "class"]
+SET_METHODS: dict[SetMethod, str] = {
+    "lac": "all classes whose probability is at least one threshold: the smallest sets on average",
+    "aps": "the most probable classes until their sum reaches a threshold, with a random last one",
+    "raps": "aps with a penalty for many classes, which makes large sets smaller",
+    "class": "lac with a threshold for each class, so that each class is covered",
+}
+"""Methods of conformal sets, with what each one does."""
+SET_LEVEL = 0.9
+"""Default level of conformal sets: the share of them that hold the true class."""

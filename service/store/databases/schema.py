@@ -7,7 +7,7 @@ from collections.abc import Iterable
 APPLICATION_ID = 0x74727565
 """`true` in ASCII. Marks a SQLite file as a TrueOdds store; in PostgreSQL, the id of the lock for creating tables."""
 
-VERSION = 11
+VERSION = 12
 """The only schema version that this release reads."""
 
 _OTHER_TAGS = "CREATE INDEX other_tags ON predictions (version, tag, created_ms) WHERE tag_key = 101"
@@ -72,7 +72,7 @@ _TABLES = (
     " calibrator TEXT NOT NULL, metrics TEXT NOT NULL, last_sequence {int} NOT NULL DEFAULT 0,"
     " reference TEXT, observed {int} NOT NULL, has_logits {int} NOT NULL, positive TEXT, act_alone TEXT,"
     " resolution TEXT, matures_ms {int}, unlabelled_means TEXT, matured {int} NOT NULL DEFAULT 0,"
-    " assumed {int} NOT NULL DEFAULT 0, UNIQUE (model, version)){strict}",
+    " assumed {int} NOT NULL DEFAULT 0, sets TEXT, UNIQUE (model, version)){strict}",
     "CREATE TABLE tags (version {int} NOT NULL, key {int} NOT NULL, name TEXT NOT NULL, PRIMARY KEY (version, key),"
     " UNIQUE (version, name)){clustered}",
     # The service's ids sort by time, so new rows go to the end of the tree. In SQLite the tree is the table.
@@ -139,6 +139,8 @@ _POSTGRES = {
 
 _FIRST_LABEL = "ALTER TABLE labels ADD COLUMN first_label {int}"
 
+_SETS = ("ALTER TABLE versions ADD COLUMN sets TEXT",)
+
 _UPGRADE = (
     *_DOUBTFUL,
     *_MATURING,
@@ -156,6 +158,7 @@ _UPGRADE = (
     "ALTER TABLE predictions ADD COLUMN label_mass {real}",
     "ALTER TABLE held ADD COLUMN doubtful {int} NOT NULL DEFAULT 0",
     _FIRST_LABEL,
+    *_SETS,
 )
 
 
@@ -169,11 +172,19 @@ POSTGRES = (
     # Logits are noise, so compressing them gains nothing.
     "ALTER TABLE predictions ALTER COLUMN logits SET STORAGE EXTERNAL",
 )
-SQLITE_UPGRADES = {6: _of(_SQLITE, _UPGRADE), 9: _of(_SQLITE, (_FIRST_LABEL, *_ARCHIVE)), 10: _of(_SQLITE, _ARCHIVE)}
+_FROM_10 = (*_ARCHIVE, *_SETS)
+_FROM_9 = (_FIRST_LABEL, *_FROM_10)
+SQLITE_UPGRADES = {
+    6: _of(_SQLITE, _UPGRADE),
+    9: _of(_SQLITE, _FROM_9),
+    10: _of(_SQLITE, _FROM_10),
+    11: _of(_SQLITE, _SETS),
+}
 POSTGRES_UPGRADES = {
     5: _of(_POSTGRES, _UPGRADE),
-    9: _of(_POSTGRES, (_FIRST_LABEL, *_ARCHIVE)),
-    10: _of(_POSTGRES, _ARCHIVE),
+    9: _of(_POSTGRES, _FROM_9),
+    10: _of(_POSTGRES, _FROM_10),
+    11: _of(_POSTGRES, _SETS),
 }
 """Statements by the schema version that `trueodds store upgrade` upgrades. No other version is upgraded."""
 

@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.store.rows import UNKNOWN, HeldLabels, LabelBlock, LabelledLogits, StoredPrediction, Version, decoding
+from service.store.rows import (
+    NO_SET,
+    UNKNOWN,
+    HeldLabels,
+    LabelBlock,
+    LabelledLogits,
+    LabelledSets,
+    StoredPrediction,
+    Version,
+    decoding,
+)
 from service.store.work.scoring import as_read, logits_of
 from service.store.work.statements import Query, Work
 from service.store.work.sums import deltas
@@ -42,6 +52,22 @@ def with_levels(block: LabelBlock, key: int, version: Version) -> Work[LabelBloc
     with decoding("its table labels or predictions"):
         z_LC = _as_read([logits[id_] for id_ in block.ids], version)
         return replace(block, at_least_LK=at_least(version.calibrator(z_LC)))
+
+
+def with_sets(block: LabelBlock, key: int, version: Version) -> Work[LabelBlock]:
+    """Return labels with the size of each set, and whether it holds the first label.
+
+    The sets are those of the version's rules. They follow from stored logits and ids, so they are the served ones. A
+    label whose first value is unknown has no sets.
+    """
+    logits = yield from _logits(block.ids, key)
+    with decoding("its table labels or predictions"):
+        p_LC = version.calibrator(_as_read([logits[id_] for id_ in block.ids], version))
+        inside = [rule.sets(p_LC, block.ids) for rule in version.set_rules]
+        known_L, rows_L = block.first_label_L != UNKNOWN, np.arange(len(block))
+        sizes = [np.where(known_L, sets_LC.sum(axis=1), NO_SET) for sets_LC in inside]
+        covered = [sets_LC[rows_L, block.first_label_L] & known_L for sets_LC in inside]
+        return replace(block, sets=LabelledSets(np.stack(sizes, axis=1), np.stack(covered, axis=1)))
 
 
 def count_corrected_labels(

@@ -25,10 +25,11 @@ def update(
     limit: int,
     cache: VersionCache,
     needs_levels: Callable[[State | None], bool] | None = None,
+    needs_sets: bool = False,
 ) -> Work[tuple[State, int]]:
     """Advance a state in one transaction. Return it, with the number of labels used (below `limit`: none are left).
 
-    The labels have `at_least_LK` if `needs_levels(state)` is true.
+    The labels have `at_least_LK` if `needs_levels(state)` is true, and the sets of their version if `needs_sets` is.
 
     The holder of the lock on the state's row is the only one to advance it. The very first caller locks the version's
     row, because the state has no row yet. Sequence numbers of labels become visible in order (see `labels.put`), so no
@@ -45,6 +46,8 @@ def update(
     if needs_levels is not None and len(block) and needs_levels(state):
         cache = yield from with_resolutions(cache)
         block = yield from reading.with_levels(block, version, cache.versions[version])
+    if needs_sets and len(block):
+        block = yield from reading.with_sets(block, version, cache.versions[version])
     state = function(state, block)
     after = json.dumps(state, allow_nan=False)
     if len(block) or after != before:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field, replace
 
+from pydantic import TypeAdapter
+
 from service.store.rows import OtherOriginError, PredictionBatch, Version, decoding
 from service.store.work.statements import Query, Work, lock_of
 from service.store.work.sums.deltas import MAX_TAGS, OTHER_KEY, OTHER_TAGS, TOTAL, UNTAGGED_KEY
 from service.store.work.sums.period_sums import HOUR
 from trueodds import calibrators
 from trueodds.bundle import ActAlone, Reference
+from trueodds.calibrators.conformal import SetRule
 from trueodds.sums.maturity import Maturity
 from trueodds.sums.rounding import Resolution
+
+_RULES = TypeAdapter(tuple[SetRule, ...])
 
 
 @dataclass
@@ -49,12 +54,13 @@ def load_versions(cache: VersionCache) -> Work[VersionCache]:
     loaded = VersionCache(versions, dict(cache.keys), dict(cache.model_of), dict(cache.models))
     rows = yield Query(
         "SELECT v.key, v.model, m.name, v.version, v.classes, v.calibrator, v.metrics, v.reference, v.observed,"
-        " v.has_logits, v.positive, v.act_alone, v.matures_ms, v.unlabelled_means, v.resolution FROM versions v"
+        " v.has_logits, v.positive, v.act_alone, v.matures_ms, v.unlabelled_means, v.resolution, v.sets"
+        " FROM versions v"
         " LEFT JOIN models m ON m.key = v.model WHERE NOT (v.key = ANY($1)) ORDER BY v.key",
         (list(versions),),
     )
     for key, model, name, version, classes, calibrator, metrics, reference, *rest in rows:
-        observed, has_logits, positive, act_alone, matures_ms, unlabelled_means, resolution = rest
+        observed, has_logits, positive, act_alone, matures_ms, unlabelled_means, resolution, sets = rest
         with decoding(f"row {key} of its table versions"):
             if name is None:
                 raise ValueError("its model is not in the table models")
@@ -73,6 +79,7 @@ def load_versions(cache: VersionCache) -> Work[VersionCache]:
                 ordered,
                 None if matures_ms is None else Maturity(matures_ms, unlabelled_means),
                 _resolution(resolution),
+                _RULES.validate_json(sets) if sets else (),
             )
         loaded.keys[name, version], loaded.model_of[key], loaded.models[name] = key, model, model
     for version, key, name in (yield Query("SELECT version, key, name FROM tags ORDER BY version, key")):
@@ -134,14 +141,26 @@ def add_version(version: Version) -> Work[None]:
     promise = version.act_alone and version.act_alone.model_dump_json()
     origin = int(version.is_observed), int(version.has_logits)
     resolution = resolution_text(version.resolution)
+    sets = _RULES.dump_json(version.set_rules).decode() if version.set_rules else None
     maturity = version.maturity
     window = (None, None) if maturity is None else (maturity.window_ms, maturity.unlabelled_means)
     yield Query(
         "INSERT INTO versions (model, version, classes, calibrator, metrics, reference, observed, has_logits, positive,"
-        " act_alone, matures_ms, unlabelled_means, resolution)"
-        " SELECT key, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13 FROM models WHERE name = $1"
+        " act_alone, matures_ms, unlabelled_means, resolution, sets)"
+        " SELECT key, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14 FROM models WHERE name = $1"
         " ON CONFLICT (model, version) DO NOTHING",
-        (version.model, version.version, *texts, reference, *origin, version.positive, promise, *window, resolution),
+        (
+            version.model,
+            version.version,
+            *texts,
+            reference,
+            *origin,
+            version.positive,
+            promise,
+            *window,
+            resolution,
+            sets,
+        ),
     )
     ((observed,),) = yield Query(
         "SELECT v.observed FROM versions v JOIN models m ON m.key = v.model WHERE m.name = $1 AND v.version = $2",

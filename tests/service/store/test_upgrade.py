@@ -98,8 +98,27 @@ async def test_a_store_of_schema_9_gets_the_first_labels(address: str) -> None:
     await store.close()
 
 
-async def test_a_store_of_schema_10_gets_the_archive(address: str, tmp_path: Path) -> None:
-    """Its tables are those of today without the archive's; no row changes."""
+async def test_a_store_of_schema_11_keeps_its_first_labels(tmp_path: Path) -> None:
+    """Its versions have no conformal sets yet. A correction since then must not become a first label."""
+    path = tmp_path / "store.sqlite"
+    older.load_sqlite(path, older.FILE_9)
+    await upgrade(str(path), older.RESTART, print)
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("ALTER TABLE versions DROP COLUMN sets")
+        db.execute("UPDATE labels SET first_label = 1 - label WHERE label < 2")
+        before = db.execute("SELECT prediction, version, first_label FROM labels ORDER BY 1, 2").fetchall()
+        db.execute("PRAGMA user_version = 11")
+        db.commit()
+    assert await upgrade(str(path), older.RESTART, print) == {}
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT prediction, version, first_label FROM labels ORDER BY 1, 2").fetchall() == before
+    store = await open_store(str(path))
+    assert all(version.set_rules == () for version in await store.read_versions())
+    await store.close()
+
+
+async def test_a_store_of_schema_10_gets_the_archive_and_sets(address: str, tmp_path: Path) -> None:
+    """Its tables are those of today without the archive's and the sets; no row changes."""
     async with opened(address) as store:
         await store.put_version(version())
         answers = batch(9)
@@ -111,12 +130,14 @@ async def test_a_store_of_schema_10_gets_the_archive(address: str, tmp_path: Pat
         connection = await asyncpg.connect(address)
         for table in tables:
             await connection.execute(f"DROP TABLE {table}")
+        await connection.execute("ALTER TABLE versions DROP COLUMN sets")
         await connection.execute("UPDATE trueodds_schema SET version = 10")
         await connection.close()
     else:
         with contextlib.closing(sqlite3.connect(address)) as db:
             for table in tables:
                 db.execute(f"DROP TABLE {table}")
+            db.execute("ALTER TABLE versions DROP COLUMN sets")
             db.execute("PRAGMA user_version = 10")
             db.commit()
     with pytest.raises(StoreError, match=r"has schema version 10.*then run: trueodds store upgrade"):

@@ -84,19 +84,21 @@ class RiskEProcess(StoredState, AnytimeTest):
             return 0.0
         return float(_value(np.array([self.log_wealth]), np.array([self.labels]))[0])
 
-    def advance(self, wrong_N: npt.ArrayLike) -> tuple[Self, Array]:
+    def advance(self, wrong_N: npt.ArrayLike, risk_N: npt.ArrayLike | None = None) -> tuple[Self, Array]:
         """Process more labels in their order.
 
         The result is bit-for-bit the same however a stream is divided into calls.
 
         Args:
             wrong_N: 1 (or true) for a wrong answer, 0 (or false) for a right one.
+            risk_N: Promised risk of each answer, inside (0, 1), if it is not the same for all. The null hypothesis is
+                then that each answer is wrong with at most its own probability, and `risk` is the largest of them.
 
         Returns:
             The new state, and log E after each label.
 
         Raises:
-            ValueError: The input is not a vector of 0 and 1.
+            ValueError: The input is not a vector of 0 and 1, or the risks are not one number in (0, 1) for each.
         """
         given_N = as_numbers(wrong_N, "wrong")
         if given_N.ndim != 1 or not np.isin(given_N, (0, 1)).all():
@@ -104,8 +106,7 @@ class RiskEProcess(StoredState, AnytimeTest):
         if not len(given_N):
             return self, np.zeros(0)
         wrong_mask_N = given_N.astype(bool)
-        payoffs = payoffs_of(self.risk)
-        paid_NK = np.where(wrong_mask_N[:, None], payoffs.log_wrong_K, payoffs.log_right_K)
+        paid_NK = self._paid(wrong_mask_N, None if risk_N is None else as_numbers(risk_N, "risk"))
         number_N = self.labels + 1 + np.arange(len(wrong_mask_N))
         laid_N = log_laid(number_N)
         wealth_K = np.full(len(ODDS), -np.inf) if self.log_wealth is None else np.array(self.log_wealth)
@@ -121,6 +122,19 @@ class RiskEProcess(StoredState, AnytimeTest):
             peak=max(self.peak, float(log_e_N.max())),
         )
         return end, log_e_N
+
+    def _paid(self, wrong_N: npt.NDArray[np.bool_], risk_N: npt.NDArray[Any] | None) -> Array:
+        """Return the log payoff of each bet on each label."""
+        if risk_N is None:
+            payoffs = payoffs_of(self.risk)
+            return np.where(wrong_N[:, None], payoffs.log_wrong_K, payoffs.log_right_K)
+        if risk_N.shape != wrong_N.shape or not ((risk_N > 0) & (risk_N < 1)).all():
+            raise ValueError(f"risk has shape {risk_N.shape}; expected a number in (0, 1) for each of {len(wrong_N)}")
+        paid_NK = np.empty((len(wrong_N), len(ODDS)))
+        for risk in np.unique(risk_N).tolist():
+            of_N, payoffs = risk_N == risk, payoffs_of(risk)
+            paid_NK[of_N] = np.where(wrong_N[of_N, None], payoffs.log_wrong_K, payoffs.log_right_K)
+        return paid_NK
 
     def labels_to_notice(self, actual: float, alpha: float = 0.05) -> int:
         """Estimate how many labels it takes from now on to alarm, if the error rate is `actual` from now on.

@@ -81,6 +81,10 @@ def state_of(report: Report) -> State:
         return State(
             "alarm", "Promise broken", "Answers that act alone were wrong more often than this version promises."
         )
+    if report.sets is not None and report.sets.fired_levels:
+        return State(
+            "alarm", "Sets do not cover", "Sets of classes missed the true class more often than they promise."
+        )
     if alarm == "acknowledged":
         return State(
             "acknowledged",

@@ -20,6 +20,7 @@ from trueodds.reports.schemas.figures import (
 )
 from trueodds.reports.schemas.groups import NO_TAG, Slice, Trend
 from trueodds.reports.schemas.labelling import LOWER, UPPER, Labelling
+from trueodds.reports.schemas.sets import SetCoverage
 from trueodds.sums.bins import Binning
 from trueodds.texts import plural
 
@@ -248,6 +249,9 @@ class Report(BaseModel):
     maturing: Maturing | None = Field(
         None, description="for a version whose labels count when a window closes; null: they count on arrival"
     )
+    sets: SetCoverage | None = Field(
+        None, description="live coverage of conformal sets over all labels so far; null: the version has no sets"
+    )
     offline: dict[str, Any] = Field(description="the same numbers on the test set, from the model's card")
     estimands: dict[str, str] = Field(default_factory=dict, description="the quantity that each number estimates")
     versions: list[Slice] = Field(default_factory=list, description="one row for each version of the model")
@@ -275,6 +279,10 @@ class Report(BaseModel):
     def __str__(self) -> str:
         """Return the main numbers and the reading in a few lines."""
         lines = [self.counts]
+        for one in self.sets.levels if self.sets else ():
+            if one.coverage is not None:
+                limits, size = f"interval {one.lower:.4f} .. {one.upper:.4f}", f"mean size {one.mean_size:.2f}"
+                lines.append(f"sets of {one.level:<12.6g}{one.coverage:.4f} covered, {limits}, {size}")
         if (acting := self.acting) is not None and acting.share is not None:
             risk = "unknown" if acting.risk is None else f"{acting.risk:.4f} of {plural(acting.labels, 'label')}"
             broken = ", PROMISE BROKEN" if acting.alarm.state == "fired" else ""

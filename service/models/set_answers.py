@@ -1,0 +1,106 @@
+"""Conformal sets of stored answers, as /predict returns them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from service.errors import ServiceError
+from service.models.calls import PredictionResult
+from service.models.engine import Engine
+from trueodds.bundle import Card
+from trueodds.calibrators.conformal import SetRule
+
+_SEVERAL = "The level is the coverage on average, not for one class, one kind of input or one set size."
+
+
+@dataclass(frozen=True)
+class SetAnswers:
+    """Sets of the answers to one call."""
+
+    rule: SetRule
+    sets: list[list[str] | None]
+    """Names of the classes of each set, the most probable first. None: another version gave the answer, without it."""
+    test_coverage: float | None
+    """Coverage of the test rows at this level; None if it is not on the card."""
+
+    @property
+    def floor(self) -> float:
+        """Coverage that sound sets reach in 95% of calibrations."""
+        return min(self.rule.floors)
+
+    @property
+    def reading(self) -> str:
+        """Promise of the sets, in words."""
+        rule = self.rule
+        measured = "" if self.test_coverage is None else f" {self.test_coverage:.2%} of the test rows were covered."
+        few = len(rule.unlimited_classes)
+        whole = ""
+        if few and rule.method == "class":
+            whole = f" {few} classes with too few calibration rows are in every set."
+        elif few:
+            whole = (
+                f" {rule.calibration_rows} calibration rows are too few for this level, so every class is in the set."
+            )
+        return (
+            f"A set holds the true class with probability {rule.level:.6g}, for inputs like the"
+            f" {rule.calibration_rows:,} calibration rows.{measured}{whole} {_SEVERAL}"
+        )
+
+
+def rule_of(engine: Engine, level: float) -> SetRule:
+    """Return the rule of a level.
+
+    Raises:
+        ServiceError: 422 if the version has no sets.
+    """
+    fitted, card = engine.conformal, engine.card
+    if fitted is None or card.sets is None:
+        raise ServiceError(
+            422,
+            "no_sets",
+            f"set = {level:g}: {engine.version.model}/{engine.version.version} has no conformal sets. {_reason(card)}",
+        )
+    known = {rule.level: rule for rule in card.sets.rules}
+    return known[level] if level in known else fitted.at(level, card.sets.rules[0].confidence)
+
+
+def _reason(card: Card) -> str:
+    """Return how a version gets sets."""
+    if "recalibration" in card.training:
+        return (
+            "It was recalibrated, and sets belong to the probabilities of one calibrator. Fit sets to labelled rows"
+            " (trueodds import --conformal), and publish the bundle"
+        )
+    return "Publish a version with sets: trueodds import --conformal lac, or conformal: lac in params.yaml"
+
+
+def answer_sets(result: PredictionResult, engine: Engine, rule: SetRule) -> SetAnswers:
+    """Compute the set of each answer. The same id gets the same set.
+
+    A repeated answer of an earlier version has the set of that version, at the same level.
+    """
+    groups: dict[SetRule | None, list[int]] = {}
+    for n in range(len(result)):
+        version = result.version_of(n)
+        own = rule if version.key == engine.version.key else _stored_rule(version.set_rules, rule.level)
+        groups.setdefault(own, []).append(n)
+    sets: list[list[str] | None] = [None] * len(result)
+    for own, rows in groups.items():
+        if own is None:
+            continue
+        p_NC = result.probabilities_NC[rows]
+        inside_NC = own.sets(p_NC, [result.ids[n] for n in rows])
+        for n, inside_C, order_C in zip(rows, inside_NC, np.argsort(-p_NC, axis=1, kind="stable"), strict=True):
+            classes = result.classes(n)
+            sets[n] = [classes[k] for k in order_C[inside_C[order_C]].tolist()]
+    card = engine.card.sets
+    measured = None
+    if card is not None and rule in card.rules and card.test:
+        measured = card.test[card.rules.index(rule)].coverage
+    return SetAnswers(rule, sets, measured)
+
+
+def _stored_rule(rules: tuple[SetRule, ...], level: float) -> SetRule | None:
+    return next((rule for rule in rules if rule.level == level), None)
