@@ -2,8 +2,8 @@
 
 Two tables, made by the engine: ten classes with label, tag (20 values) and time (30 days), 90 bytes a row on disk; and
 confidence with correct, 9 bytes a row. The plain query reads the same columns. It groups by label, tag and day, and
-adds up each probability. Of the second table it groups by correct and by 3,000 equal parts of confidence. Seconds of the
-processors are compared, which other work on the machine changes little.
+adds up each probability. Of the second table it groups by correct and by 3,000 equal parts of confidence. Seconds of
+the processors are compared, which other work on the machine changes little.
 
     python -m benchmarks.scaling.warehouse_sums --rows 1000000 10000000 --confidences 100000000
 """

@@ -36,6 +36,8 @@ class TableSource:
     engine: str = "duckdb"
     state: Callable[[], object] = lambda: None
     """Returns a value that changes when the table's files change."""
+    execute: Callable[[Expression], Any] = lambda expression: expression.to_pyarrow()
+    """Runs an expression and returns a table of Arrow."""
 
     def run(self, expression: Expression) -> dict[str, Any]:
         """Run an expression and return its columns as lists by name.
@@ -44,7 +46,7 @@ class TableSource:
             EngineError: The engine cannot run it.
         """
         with naming(self.name, self.engine):
-            table = expression.to_pyarrow()
+            table = self.execute(expression)
         columns: dict[str, Any] = {name: table.column(name).to_pylist() for name in table.column_names}
         return columns
 
@@ -55,7 +57,7 @@ class TableSource:
             EngineError: The engine cannot run it.
         """
         with naming(self.name, self.engine):
-            return expression.to_pyarrow()
+            return self.execute(expression)
 
     @property
     def header(self) -> list[str]:
