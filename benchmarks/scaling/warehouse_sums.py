@@ -113,7 +113,7 @@ status = cli.main("trueodds", cli.COMMANDS, ["report", sys.argv[1], "--engine", 
 print(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1], file=sys.stderr)
 sys.exit(status)
 """
-"""Runs the command, and then prints the largest memory of the process in KiB, as the kernel counts it since its start."""
+"""Runs the command, and then prints the largest memory of the process since its start, in KiB."""
 
 
 def _report(path: Path) -> dict[str, float]:
