@@ -115,7 +115,7 @@ EXTRAS = {
     "client": {"httpx"},
     "cli/completion.py": {"shtab"},
     "reports/page": {"jinja2", "markupsafe"},
-    "reports/warehouse": {"ibis"},
+    "reports/warehouse": {"ibis", "pyarrow"},
     "reports/display/report_files.py": {"matplotlib"},
     "importing": {"onnx", "onnxruntime", "google"},
     "calibrated.py": {"sklearn"},

@@ -21,6 +21,7 @@ logits_of        compute logits for a model that returns only probabilities
 load             load a calibrator from its JSON file, or a bundle from its folder
 report           report accuracy, ECE, NLL, Brier score and more, with intervals and the noise floor
 threshold        find the lowest confidence from which answers may act alone, with a bound on their errors
+table_sums       add up a table of any size: a DataFrame, an Arrow table, a DuckDB relation (extra `warehouse`)
 compare          compare models on the same rows, in performance and in calibration
 Calibrated       a scikit-learn estimator whose probabilities are calibrated by cross-fitting (extra `sklearn`)
 calibrators      all calibrators; Calibrator is their base class
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from trueodds.metrics.decisions.acting import threshold
     from trueodds.reports.table.comparing import compare
     from trueodds.reports.table.evaluation import report
+    from trueodds.reports.warehouse.table_objects import table_sums
     from trueodds.sums.rounding import logits_of
     from trueodds.sums.sums import CalibrationSums
 else:
@@ -68,6 +70,7 @@ else:
             "trueodds.metrics.decisions.acting": "threshold",
             "trueodds.reports.table.comparing": "compare",
             "trueodds.reports.table.evaluation": "report",
+            "trueodds.reports.warehouse.table_objects": "table_sums",
             "trueodds.sums.rounding": "logits_of",
             "trueodds.sums.sums": "CalibrationSums",
         },
@@ -93,6 +96,7 @@ __all__ = [
     "logits_of",
     "metrics",
     "report",
+    "table_sums",
     "threshold",
 ]
 

@@ -132,6 +132,8 @@ ARGUMENTS: dict[str, tuple[tuple[str, ...], str]] = {
     "logits": (("answers.parquet", "--engine", "duckdb", "--logits"), "--logits"),
     "labels twice": (("answers.parquet", "--engine", "duckdb", "--labels", "bare.parquet"), "holds the column 'label'"),
     "too many classes": (("wide.parquet", "--engine", "duckdb"), "at most 50"),
+    "files with other columns": (("a*r*.parquet", "--engine", "duckdb"), "'tag' is in 1 of them"),
+    "files with other types": (("typed*.parquet", "--engine", "duckdb"), "'class 0' is BIGINT or DOUBLE"),
     "an id alone": (("answers.parquet", "--id", "key"), "add --engine duckdb"),
 }
 
@@ -143,7 +145,10 @@ def test_bad_input_is_refused(
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "answers.parquet", usual(50))
     written(tmp_path / "bare.parquet", {name: values for name, values in usual(50).items() if name != "tag"})
+    written(tmp_path / "are.parquet", {name: values for name, values in usual(50).items() if name != "tag"})
     written(tmp_path / "wide.parquet", usual(5, 51))
+    written(tmp_path / "typed-1.parquet", {"class 0": [1, 0], "class 1": [0, 1], "label": ["class 0", "class 1"]})
+    written(tmp_path / "typed-2.parquet", usual(50, 2))
     pq.write_table(arrow(usual(50)).slice(0, 0), "empty.parquet")
     Path("half.parquet").write_bytes(Path("answers.parquet").read_bytes()[:-200])
     arguments, words = ARGUMENTS[name]
@@ -163,6 +168,14 @@ def test_a_file_that_changes_meanwhile_is_refused(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(summing, "sums_by_plan", meanwhile)
     with pytest.raises(FileError, match="changed while it was read"):
         summing.sums_of_source(open_source(str(path), "duckdb"))
+
+
+def test_a_file_without_any_label_may_have_a_column_of_nulls(tmp_path: Path) -> None:
+    written(tmp_path / "1.parquet", usual(40))
+    unlabelled = arrow(usual(30)).drop(["label"]).append_column("label", pa.nulls(30))
+    pq.write_table(unlabelled.select(arrow(usual(1)).column_names), tmp_path / "2.parquet")
+    sums = summing.sums_of_source(open_source(str(tmp_path / "*.parquet"), "duckdb"))
+    assert len(sums) == 70 and sums.total.labelled.n == sum(label is not None for label in usual(40)["label"])
 
 
 def test_signs_of_a_pattern_in_a_file_name_are_taken_as_they_are(tmp_path: Path) -> None:

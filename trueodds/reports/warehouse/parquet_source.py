@@ -36,6 +36,8 @@ class TableSource:
     engine: str = "duckdb"
     state: Callable[[], object] = lambda: None
     """Returns a value that changes when the table's files change."""
+    execute: Callable[[Expression], Any] = lambda expression: expression.to_pyarrow()
+    """Runs an expression and returns a table of Arrow."""
 
     def run(self, expression: Expression) -> dict[str, Any]:
         """Run an expression and return its columns as lists by name.
@@ -44,7 +46,7 @@ class TableSource:
             EngineError: The engine cannot run it.
         """
         with naming(self.name, self.engine):
-            table = expression.to_pyarrow()
+            table = self.execute(expression)
         columns: dict[str, Any] = {name: table.column(name).to_pylist() for name in table.column_names}
         return columns
 
@@ -55,7 +57,7 @@ class TableSource:
             EngineError: The engine cannot run it.
         """
         with naming(self.name, self.engine):
-            return expression.to_pyarrow()
+            return self.execute(expression)
 
     @property
     def header(self) -> list[str]:
@@ -132,9 +134,35 @@ def _of_files(pattern: str, connection: Any = None) -> TableSource:
         connection = connection or connect()
         # Folders such as version=3 would become columns, and columns of numbers are classes.
         names = [glob.escape(str(path)) for path in files]
+        if len(names) > 1:
+            _check_alike(pattern, connection, names)
         table = connection.read_parquet(names, hive_partitioning=False)
     name = pattern if any(sign in pattern for sign in "*?[") else Path(pattern).name
     return TableSource(name, table, "duckdb", state=lambda: state_of(pattern))
+
+
+def _check_alike(pattern: str, connection: Any, names: list[str]) -> None:
+    """Check that all files have the same columns with the same types.
+
+    DuckDB leaves out columns that the first file lacks, and rounds fractions to the first file's whole numbers.
+
+    Raises:
+        FileError: They have not. A column of nothing but nulls may have another type.
+    """
+    listed = ", ".join(f"'{name.replace(chr(39), 2 * chr(39))}'" for name in names)
+    kinds = "list(DISTINCT duckdb_type ORDER BY duckdb_type) FILTER (WHERE logical_type IS DISTINCT FROM 'NullType()')"
+    found = connection.raw_sql(
+        f"SELECT name, count(DISTINCT file_name) AS files, {kinds} AS kinds FROM parquet_schema([{listed}])"
+        f" WHERE duckdb_type IS NOT NULL GROUP BY name HAVING files < {len(names)} OR len(kinds) > 1"
+        " ORDER BY name LIMIT 1"
+    ).fetchone()
+    if found is not None:
+        column, files, types = found
+        differs = f"is in {files:,} of them" if files < len(names) else f"is {' or '.join(types)}"
+        raise FileError(
+            f"{pattern} names {len(names):,} files, and the column {column!r} {differs}; allowed are the same columns"
+            " with the same types: write the files alike, or report on each kind"
+        )
 
 
 def files_of(pattern: str) -> list[Path]:

@@ -1,0 +1,135 @@
+"""Sums of a table in memory or of a DuckDB connection, for programs and notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from trueodds.errors import MissingExtraError
+from trueodds.processes.choices import LABEL, TrendUnit
+from trueodds.reports.table.reading import Form
+from trueodds.reports.table.summed import TableSums
+from trueodds.sums.rounding import Given, Resolution
+
+try:
+    import ibis
+
+    from trueodds.reports.warehouse.parquet_source import EngineError, TableSource, connect, naming
+    from trueodds.reports.warehouse.plan import Expression
+    from trueodds.reports.warehouse.summing import sums_of_source
+except ModuleNotFoundError as error:
+    raise MissingExtraError("trueodds.table_sums", (error.name or "ibis").partition(".")[0], "warehouse") from None
+
+
+def table_sums(
+    table: Any,
+    *,
+    label: str = LABEL,
+    classes: Sequence[str] = (),
+    positive: str | None = None,
+    first_label: int | None = None,
+    resolution: Given = None,
+    trend: TrendUnit | None = None,
+) -> TableSums:
+    """Return the sums of a table of answers, made by DuckDB: all that metrics and reports need of it.
+
+    The columns are those of the tables of `trueodds report`. The sums are those of
+    `CalibrationSums.from_probabilities`: counts are equal, and sums differ by at most 1e-9 of the sum of absolute
+    values.
+
+    Args:
+        table: A DataFrame of pandas or polars, a table of Arrow, a DuckDB relation, or anything else that offers its
+            rows as an Arrow stream. All rows are held in memory. A table of Ibis on DuckDB stays where it is.
+        label: Column of the labels.
+        classes: Columns of the classes in the order of labels that are numbers. Empty: all columns without a meaning.
+        positive: The positive class of two. The sums then have `positive(name)`.
+        first_label: Number of the first class, 0 or 1, if labels are numbers. None: the labels show it.
+        resolution: Step of rounded probabilities, or "exact". None: the rows show it.
+        trend: Unit of the periods, if the table has a column `time`. None: the finest one that a trend shows.
+
+    Returns:
+        The sums. `total.labelled` is a `CalibrationSums`, which all functions of `trueodds.metrics` take. `by("tag")`
+        and `by("class")` have the sums of each group.
+
+    Raises:
+        TypeError: It is no table.
+        FileError: The table lacks a column, has no rows, or has a row that cannot be counted.
+        EngineError: DuckDB cannot read the table, or it is a table of Ibis on another engine.
+        MissingExtraError: The extra `warehouse` is not installed.
+
+    Examples:
+        >>> import pandas, trueodds
+        >>> p = pandas.DataFrame({"ham": [0.9, 0.8, 0.4, 0.3], "spam": [0.1, 0.2, 0.6, 0.7]})
+        >>> sums = trueodds.table_sums(p.assign(label=["ham", "ham", "spam", "ham"], tag=["a", "b", "a", "b"]))
+        >>> round(trueodds.metrics.accuracy(sums.total.labelled), 2)
+        0.75
+        >>> {tag: part.labelled.n for tag, part in sums.by("tag").items()}
+        {'a': 2, 'b': 2}
+    """
+    form = Form(
+        label=label,
+        classes=tuple(classes),
+        positive=positive,
+        first_label=first_label,
+        resolution=Resolution.of(resolution) if isinstance(resolution, float | int | str) else resolution,
+    )
+    return sums_of_source(source_of(table), form, trend=trend)
+
+
+def source_of(table: Any) -> TableSource:
+    """Return the source of a table in memory, or of a table of Ibis.
+
+    Raises:
+        TypeError: It is something else.
+        EngineError: It is a table of Ibis on another engine than DuckDB, or cannot be read.
+    """
+    kind = f"{type(table).__module__.partition('.')[0]}.{type(table).__name__}"
+    if isinstance(table, ibis.expr.types.Table):
+        return _of_ibis(table)
+    if not hasattr(table, "__arrow_c_stream__"):
+        collect = "; collect() it first" if hasattr(table, "collect") else ""
+        raise TypeError(
+            f"table is a {kind}; allowed are a DataFrame of pandas or polars, a table of Arrow, a DuckDB relation and a"
+            f" table of Ibis{collect}"
+        )
+    import pyarrow
+
+    with naming(f"the {kind}", "duckdb"):
+        connection = connect()
+        connection.con.register("answers", pyarrow.table(table))
+        return TableSource(f"the {kind}", connection.table("answers"), "duckdb")
+
+
+def _of_ibis(table: Expression) -> TableSource:
+    """Return the source of a table of Ibis, whose connection keeps its own settings."""
+    try:
+        engine = ibis.get_backend(table).name
+    except ibis.IbisError:
+        engine = "none"
+    if engine != "duckdb":
+        raise EngineError(
+            f"the table of Ibis is on the engine {engine}; allowed is duckdb. Write the table to Parquet files, and"
+            " pass ibis.read_parquet(files)"
+        )
+
+    def execute(expression: Expression) -> Any:
+        with _settings(ibis.get_backend(table)):
+            return expression.to_pyarrow()
+
+    return TableSource("the table of Ibis", table, "duckdb", execute=execute)
+
+
+@contextmanager
+def _settings(connection: Any) -> Iterator[None]:
+    """Give a connection of the user the settings that the sums need, for a while (see `connect`)."""
+    names = ("TimeZone", "disabled_optimizers")
+    zone, disabled = (connection.raw_sql(f"SELECT current_setting('{name}')").fetchone()[0] or "" for name in names)
+    both = ",".join(filter(None, [disabled, "statistics_propagation"]))
+    try:
+        connection.raw_sql("SET TimeZone = 'UTC'")
+        connection.raw_sql(f"SET disabled_optimizers = '{both}'")
+        yield
+    finally:
+        connection.raw_sql(f"SET TimeZone = '{zone}'")
+        connection.raw_sql(f"SET disabled_optimizers = '{disabled}'")
