@@ -50,6 +50,7 @@ LAYERS = {
         alarms
     """,
     "trueodds/reports": """
+        warehouse
         table
         display
         page
@@ -114,6 +115,7 @@ EXTRAS = {
     "client": {"httpx"},
     "cli/completion.py": {"shtab"},
     "reports/page": {"jinja2", "markupsafe"},
+    "reports/warehouse": {"ibis"},
     "reports/display/report_files.py": {"matplotlib"},
     "importing": {"onnx", "onnxruntime", "google"},
     "calibrated.py": {"sklearn"},

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from trueodds.cli import Subparsers
-from trueodds.cli.tables import OptionsError, add_form, costs_of, form_of
+from trueodds.cli.tables import OptionsError, add_engine, add_form, costs_of, form_of
 from trueodds.processes.choices import MOST_RATIO, TOLERANCE, ReportBy, TrendUnit
 
 if TYPE_CHECKING:
     from trueodds.reports.options import ReportOptions
+    from trueodds.reports.table.table_report import ReportTable
     from trueodds.sums.bins import Binning
 
 
@@ -27,6 +28,7 @@ EXAMPLES = (
     "report score.csv --classes score --positive churn",
     "report stars.csv --label stars --ordered --html report.html",
     "report probabilities.npy --labels labels.npy --json report.json",
+    'report "answers/*.parquet" --engine duckdb --by tag',
 )
 
 
@@ -36,6 +38,7 @@ def add_parser(commands: Subparsers) -> None:
     epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
     parser = commands.add_parser("report", description=__doc__, epilog=epilog, intermix=True)
     add_form(parser)
+    add_engine(parser)
     words = "the positive class of two; the report adds figures of its probability, and alerts by it; a single"
     words += " column of probabilities belongs to this class, unless its name is a class"
     parser.add_argument("--positive", metavar="CLASS", help=words)
@@ -67,17 +70,16 @@ def run(arguments: argparse.Namespace) -> int:
     """Read the table, print its report and write the files."""
     from trueodds.files import write_text
     from trueodds.reports.display.live import page_of
-    from trueodds.reports.table import reading
-    from trueodds.reports.table.table_report import report_of_answers
+    from trueodds.reports.table.table_report import report_of_table
     from trueodds.reports.table.text import text_of
 
     options = _options(arguments)
-    answers = reading.read(arguments.answers, form_of(arguments))
+    table = _table(arguments)
     trend: TrendUnit | None = arguments.trend
-    if arguments.html and trend is None and answers.groups.time_ms_N is not None:
+    if arguments.html and trend is None and table.has("time"):
         trend = "auto"
-    report = report_of_answers(
-        answers,
+    report = report_of_table(
+        table,
         options,
         by=arguments.by,
         trend=trend,
@@ -97,6 +99,24 @@ def run(arguments: argparse.Namespace) -> int:
     if files:
         print(f"\nWritten: {', '.join(map(str, files))}")
     return 0
+
+
+def _table(arguments: argparse.Namespace) -> ReportTable:
+    """Read the rows of a file, or let an engine make the sums of a table.
+
+    Raises:
+        OptionsError: --id is given without --engine.
+    """
+    from trueodds.reports.table import reading
+    from trueodds.reports.table.table_report import table_of_answers
+
+    if arguments.engine:
+        from trueodds.cli.tables import sums_of_engine
+
+        return sums_of_engine(arguments, trend=arguments.trend)
+    if arguments.id is not None:
+        raise OptionsError(f"--id is {arguments.id!r} without --engine, which joins labels by it; add --engine duckdb")
+    return table_of_answers(reading.read(arguments.answers, form_of(arguments)))
 
 
 def _options(arguments: argparse.Namespace) -> ReportOptions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,9 @@ from trueodds.sums.resolution_option import add_resolution, resolution_of
 
 if TYPE_CHECKING:
     from trueodds.metrics import Costs
+    from trueodds.processes.choices import TrendUnit
     from trueodds.reports.table.reading import Form
+    from trueodds.reports.table.summed import TableSums
 
 
 class OptionsError(UserError, ValueError):
@@ -21,7 +24,7 @@ class OptionsError(UserError, ValueError):
 
 def add_form(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     """Add the arguments for the file of answers (or `several` files) and its form."""
-    labels = "an .npy with the labels of an .npy of probabilities"
+    labels = "an .npy with the labels of an .npy of probabilities; with --engine, a table of ids and labels"
     classes = (
         "names of the classes, separated by commas: the columns of a table that are classes, in the order of labels"
     )
@@ -43,6 +46,36 @@ def add_form(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     add_resolution(parser)
     words = "the number of the first class where labels are numbers (default: 0 if there is a 0; otherwise required)"
     parser.add_argument("--first-label", type=int, choices=(0, 1), help=words)
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """Add --engine and --id, for tables that do not fit into memory."""
+    words = "duckdb makes the sums (extra `warehouse`): of a .parquet file, or of a pattern of such files in quotes;"
+    words += " it needs little memory for any number of rows"
+    parser.add_argument("--engine", metavar="ENGINE", default="", help=words)
+    words = "with --engine and --labels: the column that both tables share (default: id)"
+    parser.add_argument("--id", metavar="COLUMN", help=words)
+
+
+def sums_of_engine(
+    arguments: argparse.Namespace,
+    *,
+    trend: TrendUnit | None = None,
+) -> TableSums:
+    """Let the engine of --engine make the sums of a table, with the labels of another one if --labels names it."""
+    from trueodds.errors import MissingExtraError
+
+    try:
+        from trueodds.reports.warehouse.label_join import open_with_labels
+        from trueodds.reports.warehouse.summing import sums_of_source
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("--engine", (error.name or "ibis").partition(".")[0], "warehouse") from None
+    form = form_of(arguments)
+    labels = None if arguments.labels is None else str(arguments.labels)
+    source, notes = open_with_labels(str(arguments.answers), arguments.engine, labels, form.label, arguments.id or "id")
+    sums = sums_of_source(source, form, trend=trend)
+    rows = "Which answers may act alone is not measured: this needs the rows, so read a file without --engine."
+    return replace(sums, notes=(*sums.notes, *notes, rows))
 
 
 def form_of(arguments: argparse.Namespace) -> Form:

@@ -225,8 +225,17 @@ def check_order(
     known_N = label_N >= 0
     counts_CC = np.zeros((len(classes), len(classes)), np.int64)
     np.add.at(counts_CC, (top_N[known_N], label_N[known_N]), 1)
+    check_order_of_counts(source, counts_CC, classes)
+
+
+def check_order_of_counts(source: str, counts_CC: npt.NDArray[np.int64], classes: Sequence[str]) -> None:
+    """Check counts of labelled answers by predicted class and label, as `check_order` does.
+
+    Raises:
+        FileError: Another order fits better.
+    """
     columns, numbers = scipy.optimize.linear_sum_assignment(counts_CC, maximize=True)
-    right, most, n = int(counts_CC.trace()), int(counts_CC[columns, numbers].sum()), int(known_N.sum())
+    right, most, n = int(counts_CC.trace()), int(counts_CC[columns, numbers].sum()), int(counts_CC.sum())
     if most > right:
         problem = f"{source}: the labels are numbers, and {right:,} of {n:,} answers are right if the classes are"
         other = quotes([classes[int(k)] for k in np.argsort(numbers)])

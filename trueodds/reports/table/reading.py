@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -171,17 +171,7 @@ def _of_columns(path: Path, form: Form) -> Answers:
         answers = _of_columns(path, replace(form, label=label, classes=tuple(renamed)))
         words = [f"The column {other!r} is read as {name!r}." for name, other in similar.items()]
         return replace(answers, notes=(*answers.notes, *words))
-    others = tuple(name for name in header if name not in (form.label, *NOT_CLASSES))
-    absent = [name for name in form.classes if name not in header]
-    by_confidence = "confidence" in header and not form.scale and len(absent) == len(form.classes)
-    one_of_two = len(form.classes) == 2 and len(others) == 1
-    if absent and not by_confidence and not one_of_two:
-        raise _no_column(path, absent[0], header, "--classes")
-    of_classes = form.classes if form.classes and not absent else others
-    if not by_confidence and form.label not in header:
-        raise _no_column(path, form.label, header, "--label")
-    if not by_confidence and not of_classes:
-        raise FileError(f"{path} has the columns {quotes(header)}, and none for a class; expected {TABLES}")
+    by_confidence, of_classes, absent = choose_columns(path, header, form)
     chances = tuple(name for name in ("propensity", "audit") if by_confidence or name not in of_classes)
     known = (form.label, "predicted", "correct", "question", "tag", "version", "confidence_source", *chances)
     texts = [name for name in dict.fromkeys(known) if name in header]
@@ -224,6 +214,35 @@ def _of_columns(path: Path, form: Form) -> Answers:
         first_label=form.first_label,
         resolution=form.resolution,
     )
+
+
+class Chosen(NamedTuple):
+    """Columns of a table: whether it holds a confidence, else the columns of the classes."""
+
+    by_confidence: bool
+    of_classes: tuple[str, ...]
+    absent: list[str]
+    """Names of classes that are not columns, because one column holds the probability of one of two classes."""
+
+
+def choose_columns(path: Path | str, header: Sequence[str], form: Form) -> Chosen:
+    """Choose the columns that hold the numbers.
+
+    Raises:
+        FileError: A column is missing. The message lists those that are there.
+    """
+    others = tuple(name for name in header if name not in (form.label, *NOT_CLASSES))
+    absent = [name for name in form.classes if name not in header]
+    by_confidence = "confidence" in header and not form.scale and len(absent) == len(form.classes)
+    one_of_two = len(form.classes) == 2 and len(others) == 1
+    if absent and not by_confidence and not one_of_two:
+        raise _no_column(path, absent[0], header, "--classes")
+    of_classes = form.classes if form.classes and not absent else others
+    if not by_confidence and form.label not in header:
+        raise _no_column(path, form.label, header, "--label")
+    if not by_confidence and not of_classes:
+        raise FileError(f"{path} has the columns {quotes(header)}, and none for a class; expected {TABLES}")
+    return Chosen(by_confidence, of_classes, absent)
 
 
 def _check_scale(form: Form) -> None:
@@ -327,7 +346,7 @@ def _missing(path: Path, names: Sequence[str], available: Sequence[str] | Mappin
     return FileError(f"{path} has no {quotes(names)}; it holds {', '.join(available) or 'nothing'}. Expected {TABLES}")
 
 
-def _no_column(path: Path, name: str, header: Sequence[str], option: str) -> FileError:
+def _no_column(path: Path | str, name: str, header: Sequence[str], option: str) -> FileError:
     """Build the error for a missing column."""
     words = (
         f"{path} has no column {name!r}; it has {column_quotes(header)}; name it with {option}.{nearest(name, header)}"

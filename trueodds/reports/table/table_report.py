@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -66,49 +66,148 @@ def report_of_answers(
             `ordered` needs.
         ConfigError: The positive class is not one of two classes, or ordered classes are not in ascending order.
     """
-    options, groups = replace(options or ReportOptions(), one_look=True), answers.groups
-    if by == "tag" and groups.tags is None:
-        raise FileError(f"{answers.source} has no column tag, which --by tag needs")
-    if by == "confidence_source" and groups.confidence_sources is None:
-        raise FileError(f"{answers.source} has no column confidence_source, which --by confidence_source needs")
-    if by == "class" and answers.predicted is None:
-        raise FileError(f"{answers.source} names no predicted classes, which --by class needs")
-    if trend and groups.time_ms_N is None:
-        raise FileError(f"{answers.source} has no column time, which --trend needs")
-    versions = _sums_by(answers, "versions", groups.versions)
-    report = report_of(
-        answers.source,
-        next(iter(versions)) if len(versions) == 1 else "",
-        sums_of(answers),
+    return report_of_table(
+        _RowsOfTable(answers),
         options,
-        positive=None if positive is None else positive_sums_of(answers, positive),
-        ordered=level_sums_of(answers) if ordered else None,
+        by=by,
+        trend=trend,
+        tolerance=tolerance,
+        ratio_tolerance=ratio_tolerance,
+        positive=positive,
+        ordered=ordered,
+    )
+
+
+class ReportTable(Protocol):
+    """A table whose sums are known: `Answers`, or the sums that an engine made of them (`TableSums`)."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+    @property
+    def total(self) -> AnswerSums: ...
+    @property
+    def has_classes(self) -> bool: ...
+    def has(self, column: str) -> bool: ...
+    def by(self, column: str) -> dict[str, AnswerSums]: ...
+    def periods(self, unit: TrendUnit) -> tuple[Unit, list[tuple[int, AnswerSums]]]: ...
+    def positive(self, name: str) -> PositiveSums: ...
+    def rounding(self, level: float) -> RoundedFigures | None: ...
+
+
+def report_of_table(
+    table: ReportTable,
+    options: ReportOptions | None = None,
+    *,
+    by: ReportBy | None = None,
+    trend: TrendUnit | None = None,
+    tolerance: float = TOLERANCE,
+    ratio_tolerance: float = MOST_RATIO,
+    positive: str | None = None,
+    ordered: bool = False,
+) -> Report:
+    """Report on a table from its sums; see `report_of_answers`.
+
+    Raises:
+        FileError: The sums lack the groups that `by`, `trend` or `positive` needs, or those of ordered classes.
+        ConfigError: The positive class is not one of two classes, or ordered classes are not in ascending order.
+    """
+    options = replace(options or ReportOptions(), one_look=True)
+    rows = table if isinstance(table, _RowsOfTable) else None
+    for column in ("tag", "confidence_source"):
+        if by == column and not table.has(column):
+            raise FileError(f"{table.source} has no column {column}, which --by {column} needs")
+    if by == "class" and not table.has_classes:
+        raise FileError(f"{table.source} names no predicted classes, which --by class needs")
+    if trend and not table.has("time"):
+        raise FileError(f"{table.source} has no column time, which --trend needs")
+    if ordered and rows is None:
+        raise FileError(f"{table.source}: ordered classes need the rows; report on a file of them, without --engine")
+    versions = table.by("version")
+    report = report_of(
+        table.source,
+        next(iter(versions)) if len(versions) == 1 else "",
+        table.total,
+        options,
+        positive=None if positive is None else table.positive(positive),
+        ordered=level_sums_of(rows.answers) if ordered and rows else None,
         tolerance=tolerance,
         ratio_tolerance=ratio_tolerance,
         versions=slices_of(versions, options) if len(versions) > 1 else (),
-        classes=slices_of(_sums_by(answers, "classes", answers.predicted), options) if by == "class" else None,
-        tags=tags_of(_sums_by(answers, "tags", groups.tags), options) if by == "tag" else None,
-        confidence_sources=None
-        if by != "confidence_source"
-        else sources_of(_sums_by(answers, "confidence_sources", groups.confidence_sources), options),
-        trend=trend_of(*sums_by_period(answers, trend), options, tolerance) if trend else None,
-        rounding=_rounding(answers, options.level),
-        notes=answers.notes,
+        classes=slices_of(table.by("class"), options) if by == "class" else None,
+        tags=tags_of(table.by("tag"), options) if by == "tag" else None,
+        confidence_sources=None if by != "confidence_source" else sources_of(table.by("confidence_source"), options),
+        trend=trend_of(*table.periods(trend), options, tolerance) if trend else None,
+        rounding=table.rounding(options.level),
+        notes=table.notes,
         next_steps=NEXT_STEPS,
     )
-    if report.labelled:
-        sample, drawn = sample_evenly(answers)
+    if report.labelled and rows:
+        sample, drawn = sample_evenly(rows.answers)
         report.may_act = may_act(acting_threshold(sample), drawn)
     if is_off(report):
-        if trend is None and groups.time_ms_N is not None:
+        if trend is None and table.has("time"):
             trend = "auto"
         report.checks = first_checks(
-            report.trend or (trend_of(*sums_by_period(answers, trend), options) if trend else None),
-            report.tags or tags_of(_sums_by(answers, "tags", groups.tags), options),
-            report.classes or slices_of(_sums_by(answers, "classes", answers.predicted), options),
+            report.trend or (trend_of(*table.periods(trend), options) if trend else None),
+            report.tags or tags_of(table.by("tag"), options),
+            report.classes or slices_of(table.by("class"), options),
             positive=positive is not None,
         )
     return report
+
+
+def table_of_answers(answers: Answers) -> ReportTable:
+    """Return answers in memory as a table, whose sums are made when the report needs them."""
+    return _RowsOfTable(answers)
+
+
+@dataclass(frozen=True)
+class _RowsOfTable:
+    """Sums of answers that are in memory, made when the report needs them."""
+
+    answers: Answers
+
+    @property
+    def source(self) -> str:
+        return self.answers.source
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.answers.notes
+
+    @property
+    def total(self) -> AnswerSums:
+        return sums_of(self.answers)
+
+    @property
+    def has_classes(self) -> bool:
+        return self.answers.predicted is not None
+
+    def has(self, column: str) -> bool:
+        groups = self.answers.groups
+        columns = {"tag": groups.tags, "version": groups.versions, "confidence_source": groups.confidence_sources}
+        return groups.time_ms_N is not None if column == "time" else columns[column] is not None
+
+    def by(self, column: str) -> dict[str, AnswerSums]:
+        groups = self.answers.groups
+        columns = {
+            "class": ("classes", self.answers.predicted),
+            "tag": ("tags", groups.tags),
+            "version": ("versions", groups.versions),
+            "confidence_source": ("confidence_sources", groups.confidence_sources),
+        }
+        return _sums_by(self.answers, *columns[column])
+
+    def periods(self, unit: TrendUnit) -> tuple[Unit, list[tuple[int, AnswerSums]]]:
+        return sums_by_period(self.answers, unit)
+
+    def positive(self, name: str) -> PositiveSums:
+        return positive_sums_of(self.answers, name)
+
+    def rounding(self, level: float) -> RoundedFigures | None:
+        return _rounding(self.answers, level)
 
 
 def _rounding(answers: Answers, level: float) -> RoundedFigures | None:

@@ -1,0 +1,172 @@
+"""Sums by SQL are the sums that Python makes of the same rows: equal counts, and sums equal to 1e-9."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.warehouse.engines import duckdb_source
+from tests.warehouse.tables import REFUSED, USED, arrow, usual
+from trueodds.errors import UserError
+from trueodds.reports.table import reading
+from trueodds.reports.table.reading import Form
+from trueodds.reports.table.summed import TableSums
+from trueodds.reports.table.table_content import Answers
+from trueodds.reports.table.table_report import (
+    positive_sums_of,
+    report_of_answers,
+    report_of_table,
+    sums_by,
+    sums_by_period,
+    sums_of,
+)
+from trueodds.reports.warehouse.parquet_source import TableSource
+from trueodds.reports.warehouse.summing import sums_of_source
+from trueodds.sums.answers import AnswerSums
+from trueodds.sums.fine import FineSums
+
+Make = Callable[[pa.Table], TableSource]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    return lambda table: duckdb_source(table, tmp_path)
+
+
+def read(columns: dict[str, Any], folder: Path, form: Form) -> Answers:
+    path = folder / "rows.parquet"
+    pq.write_table(arrow(columns), path)
+    return reading.read(path, form)
+
+
+def assert_equal(found: AnswerSums, expected: AnswerSums) -> None:
+    """Assert that counts are equal, and that sums differ by at most 1e-9 of the sum of absolute values."""
+    assert (found.answers_C == expected.answers_C).all()
+    mine, theirs = found.labelled.cells, expected.labelled.cells
+    assert (mine[[0, 2]] == theirs[[0, 2]]).all()
+    assert (np.isnan(mine) == np.isnan(theirs)).all()
+    assert (np.nansum(abs(mine - theirs), axis=1) <= 1e-9 * np.nansum(abs(theirs), axis=1)).all()
+    if isinstance(expected.labelled, FineSums):
+        assert isinstance(found.labelled, FineSums)
+        assert (found.labelled.fine[[0, 2]] == expected.labelled.fine[[0, 2]]).all()
+        np.testing.assert_allclose(found.labelled.fine[1], expected.labelled.fine[1], rtol=1e-9)
+
+
+def assert_equal_groups(found: TableSums, expected: Answers) -> None:
+    columns = {"class": expected.predicted, "tag": expected.groups.tags, "version": expected.groups.versions}
+    columns["confidence_source"] = expected.groups.confidence_sources
+    for name, column in columns.items():
+        groups = {} if column is None else sums_by(expected, column)
+        assert found.by(name).keys() == groups.keys()
+        for value, sums in groups.items():
+            assert_equal(found.by(name)[value], sums)
+
+
+@pytest.mark.parametrize("name", USED)
+def test_sums_of_an_engine_are_those_of_python(name: str, make: Make, tmp_path: Path) -> None:
+    columns, positive = USED[name]
+    form = Form(positive=positive)
+    expected, found = read(columns, tmp_path, form), sums_of_source(make(arrow(columns)), form)
+    assert_equal(found.total, sums_of(expected))
+    assert_equal_groups(found, expected)
+    assert found.resolution == expected.resolution and found.notes == expected.notes
+    if positive:
+        assert_equal(found.positive(positive).sums, positive_sums_of(expected, positive).sums)
+    if expected.groups.time_ms_N is not None:
+        unit, periods = sums_by_period(expected, "auto")
+        own_unit, own = found.periods("auto")
+        assert own_unit == unit and [start for start, _ in own] == [start for start, _ in periods]
+        for (_, mine), (_, theirs) in zip(own, periods, strict=True):
+            assert_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_rows_that_python_refuses_are_refused(name: str, make: Make, tmp_path: Path) -> None:
+    columns, words = REFUSED[name]
+    with pytest.raises(UserError):
+        read(columns, tmp_path, Form())
+    with pytest.raises(UserError, match=words):
+        sums_of_source(make(arrow(columns)))
+
+
+@pytest.mark.parametrize("trend", ["minute", "hour", "day", "month"])
+@pytest.mark.parametrize("per_second", [1, 1000, 10**6])
+def test_periods_are_those_of_python(trend: Any, per_second: int, make: Make, tmp_path: Path) -> None:
+    columns = usual(300)
+    times_N = np.asarray(columns["time"])[:300] * per_second
+    if per_second == 10**6:
+        times_N[:3] = [1_760_054_399_999_499, 1_760_054_399_999_500, 1_760_054_399_999_501]
+    columns["time"] = times_N
+    expected, found = read(columns, tmp_path, Form()), sums_of_source(make(arrow(columns)), trend=trend)
+    (unit, periods), (own_unit, own) = sums_by_period(expected, trend), found.periods(trend)
+    assert own_unit == unit and [start for start, _ in own] == [start for start, _ in periods]
+    for (_, mine), (_, theirs) in zip(own, periods, strict=True):
+        assert_equal(mine, theirs)
+
+
+KINDS = (pa.timestamp("ns"), pa.timestamp("ms", tz="UTC"), pa.timestamp("us", tz="Europe/Berlin"), pa.date32())
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("trend", ["hour", "month"])
+def test_times_of_every_type_have_the_periods_of_python(
+    kind: pa.DataType, trend: Any, make: Make, tmp_path: Path
+) -> None:
+    table = arrow(usual(200))
+    column = table.column("time").cast(pa.timestamp("s", tz=getattr(kind, "tz", None))).cast(kind)
+    table = table.set_column(table.schema.get_field_index("time"), "time", column)
+    pq.write_table(table, tmp_path / "rows.parquet")
+    unit, periods = sums_by_period(reading.read(tmp_path / "rows.parquet", Form()), trend)
+    own_unit, own = sums_of_source(make(table), trend=trend).periods(trend)
+    assert own_unit == unit and [start for start, _ in own] == [start for start, _ in periods]
+    for (_, mine), (_, theirs) in zip(own, periods, strict=True):
+        assert_equal(mine, theirs)
+
+
+def test_the_report_is_that_of_the_rows(tmp_path: Path) -> None:
+    columns = usual(3_000)
+    by_rows = report_of_answers(read(columns, tmp_path, Form()), by="tag", trend="day")
+    sums = sums_of_source(duckdb_source(arrow(columns), tmp_path), trend="day")
+    by_sums = report_of_table(sums, by="tag", trend="day")
+    mine, theirs = by_sums.model_dump(), by_rows.model_dump()
+    for tree in (mine, theirs):
+        tree.pop("may_act")
+        tree.pop("model")
+        for text in ("reading", "headline"):
+            tree.pop(text)
+    assert_close(mine, theirs)
+
+
+def assert_close(mine: Any, theirs: Any) -> None:
+    if isinstance(theirs, dict):
+        assert mine.keys() == theirs.keys()
+        for name, value in theirs.items():
+            assert_close(mine[name], value)
+    elif isinstance(theirs, list | tuple):
+        assert len(mine) == len(theirs)
+        for one, other in zip(mine, theirs, strict=True):
+            assert_close(one, other)
+    elif isinstance(theirs, float):
+        assert mine == pytest.approx(theirs, rel=1e-9, abs=1e-12)
+    else:
+        assert mine == theirs
+
+
+def test_rows_add_up_in_numpys_order() -> None:
+    from trueodds.reports.warehouse import terms
+
+    class Term(float):
+        def __add__(self, other: float) -> Term:
+            return Term(float(self) + float(other))
+
+    rng = np.random.default_rng(0)
+    for classes in (2, 7, 8, 9, 31, 128, 129, 300, 1_000):
+        p_NC = rng.random((50, classes))
+        own = [float(terms.total([Term(value) for value in row])) for row in p_NC]
+        assert own == p_NC.sum(axis=1).tolist()

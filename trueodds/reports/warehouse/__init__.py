@@ -1,0 +1,1 @@
+"""Sums of a table of answers, made by the engine that holds the table, as one Ibis expression (extra `warehouse`)."""

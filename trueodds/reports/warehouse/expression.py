@@ -1,0 +1,113 @@
+"""The one expression that makes the sums: every row meets each table of the report once, in one GROUP BY."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import ibis
+
+from trueodds.reports.warehouse.answer_rows import rows_of
+from trueodds.reports.warehouse.plan import Expression, ReadingPlan
+from trueodds.reports.warehouse.terms import cell, fine_cell, number, where
+
+Part = Literal["class", "version", "tag", "confidence_source", "period", "positive", "rounded"]
+"""Tables of the sums. Each answer is in one group of each, except that `rounded` holds answers whose NLL has limits."""
+PARTS: tuple[Part, ...] = get_args(Part)
+KEYS = ("part", "name", "number", "cell")
+"""Columns that identify a group."""
+COUNTS = ("answers", "count", "correct", "zeros")
+SUMS = ("confidence", "nll", "nll_squared", "brier", "brier_squared")
+
+
+def parts_of(plan: ReadingPlan) -> list[Part]:
+    """Return the tables that a plan needs."""
+    parts: list[Part] = ["class", *plan.groups]
+    if plan.unit is not None:
+        parts.append("period")
+    if plan.positive is not None:
+        parts.append("positive")
+    if plan.resolution.step is not None and not plan.by_confidence:
+        parts.append("rounded")
+    return parts
+
+
+def sums_expression(table: Expression, plan: ReadingPlan, *, quick: bool = False) -> Expression:
+    """Return the expression of a table's sums: one scan, one aggregate.
+
+    Its rows are groups: `part` (the index in `PARTS`), `name` and `number` (the group's key), and `cell`. Then come the
+    counts, the sums over labelled rows, and `problems`, the number of rows that cannot be counted.
+
+    Args:
+        table: A table of Ibis, bound to an engine or not.
+        plan: Its plan.
+        quick: Whether to leave out the rules for unusual rows (`rows_of`).
+    """
+    rows = rows_of(table, plan, quick=quick)
+    rows = rows.mutate(top_cell=cell(rows.confidence))
+    if plan.positive is not None:
+        rows = rows.mutate(p_cell=fine_cell(rows.p))
+    parts = [PARTS.index(part) for part in parts_of(plan)]
+    keys = KEYS if len(parts) > 1 else ("number", "cell")  # constants cost time as keys
+    if len(parts) > 1:
+        rows = rows.cross_join(_numbers(parts))
+    nothing, whole = ibis.null("float64"), ibis.literal(0, "int64")
+    values = {
+        "number": rows.class_code,
+        "cell": rows.top_cell,
+        "confidence": rows.confidence,
+        "right": rows.correct,
+        "nll": rows.nll,
+        "brier": rows.brier,
+    }
+    of: dict[Part, Expression] = {}
+    if len(parts) > 1:
+        of = {part: rows.part == PARTS.index(part) for part in parts_of(plan)}
+        name = [(of[group], rows[f"group_{group}"]) for group in plan.groups]
+        values |= {
+            "part": rows.part,
+            "name": ibis.cases(*name, else_=ibis.null("string")) if name else ibis.literal(""),
+        }
+        period = [(of["period"], rows.period)] if "period" in of else []
+        values["number"] = ibis.cases((of["class"], rows.class_code), *period, else_=whole)
+        values |= {loss: where(of["class"], rows[loss], nothing) for loss in ("nll", "brier")}
+    if "positive" in of:
+        own = {"cell": "p_cell", "confidence": "p", "right": "positive", "nll": "p_nll", "brier": "p_brier"}
+        values |= {name: where(of["positive"], rows[column], values[name]) for name, column in own.items()}
+    if "rounded" in of:
+        zero = rows.is_zero == 1
+        values["right"] = where(of["rounded"], rows.is_zero.cast("float64"), values["right"])
+        values["nll"] = where(of["rounded"], rows.least_nll, values["nll"])
+        values["brier"] = where(of["rounded"], where(zero, rows.nll, ibis.literal(0.0)), values["brier"])
+    known = rows.labelled == 1
+    values |= {
+        "right": where(known, values["right"], nothing),
+        "confidence": where(known, values["confidence"], nothing),
+    }
+    values |= {loss: where(known, values[loss], nothing) for loss in ("nll", "brier")}
+    is_zero = where(known & (rows.is_zero == 1), number(1), number(0))  # engines add doubles faster than integers
+    rows = rows.select(
+        **values,
+        labelled=where(known, number(1), number(0)),
+        problem=rows.problem,
+        is_zero=is_zero,
+    )
+    groups = rows.group_by(*keys).aggregate(
+        answers=rows.count(),
+        count=rows.labelled.sum(),
+        correct=rows.right.sum(),
+        zeros=rows.is_zero.sum(),
+        confidence=rows.confidence.sum(),
+        nll=rows.nll.sum(),
+        nll_squared=(rows.nll * rows.nll).sum(),
+        brier=rows.brier.sum(),
+        brier_squared=(rows.brier * rows.brier).sum(),
+        problems=where(rows.problem != 0, number(1), number(0)).sum(),
+    )
+    constants = {} if len(parts) > 1 else {"part": ibis.literal(parts[0], "int64"), "name": ibis.literal("", "string")}
+    return groups.mutate(**constants).select(*KEYS, *COUNTS, *SUMS, "problems")
+
+
+def _numbers(numbers: list[int]) -> Expression:
+    """Return a table of constants, which every engine reads without a temporary table."""
+    tables = [ibis.literal(number, "int64").name("part").as_table() for number in numbers]
+    return tables[0] if len(tables) == 1 else ibis.union(*tables)

@@ -1,0 +1,151 @@
+"""Sources of answers: a table of Ibis and the engine that runs its expressions."""
+
+from __future__ import annotations
+
+import glob
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ibis
+
+from trueodds.errors import MissingExtraError, UserError
+from trueodds.files import FileError
+from trueodds.reports.warehouse.plan import Expression
+from trueodds.texts import short
+
+MEMORY = "1GB"
+"""Largest memory of the embedded engine. What exceeds it is written to disk for a while."""
+ENGINES = ("duckdb",)
+"""Names of the engines."""
+
+
+class EngineError(UserError, RuntimeError):
+    """Error of an engine: its name is unknown, or it cannot read the table."""
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """A table of answers, and the way to run expressions over it."""
+
+    name: str
+    table: Expression
+    engine: str = "duckdb"
+    state: Callable[[], object] = lambda: None
+    """Returns a value that changes when the table's files change."""
+
+    def run(self, expression: Expression) -> dict[str, Any]:
+        """Run an expression and return its columns as lists by name.
+
+        Raises:
+            EngineError: The engine cannot run it.
+        """
+        with naming(self.name, self.engine):
+            table = expression.to_pyarrow()
+        columns: dict[str, Any] = {name: table.column(name).to_pylist() for name in table.column_names}
+        return columns
+
+    def arrays(self, expression: Expression) -> Any:
+        """Run an expression and return its table of Arrow.
+
+        Raises:
+            EngineError: The engine cannot run it.
+        """
+        with naming(self.name, self.engine):
+            return expression.to_pyarrow()
+
+    @property
+    def header(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.table.columns)
+
+
+@contextmanager
+def naming(name: str, engine: str) -> Iterator[None]:
+    """Turn errors of an engine into messages that name the table and the cure."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (ImportError, ModuleNotFoundError) as error:
+        package = (error.name or "").partition(".")[0] or "ibis-framework"
+        raise MissingExtraError(f"the engine {engine}", package, "warehouse") from None
+    except Exception as error:  # each engine has errors of its own, without a common class
+        text = " ".join(str(error).split())
+        text = hide_password(text)[:400]
+        cure = "check that each file is a whole Parquet file, and that all have the same columns"
+        if "No files found" in text or "does not exist" in text or "not found" in text.lower():
+            cure = "check the name of the table, or the path and its pattern"
+        raise EngineError(f"{name}: {engine} reports {type(error).__name__}: {text}; {cure}") from None
+
+
+def open_source(answers: str, engine: str, beside: Expression = None) -> TableSource:
+    """Open a table of answers.
+
+    Args:
+        answers: A path or a pattern such as `answers/*.parquet`.
+        engine: Name of the engine: `duckdb`.
+        beside: A table that is open already, with whose connection this one is opened.
+
+    Raises:
+        EngineError: The engine is another one, or cannot read the files.
+        FileError: There is no such file, or it has another suffix.
+        MissingExtraError: The engine's packages are not installed.
+    """
+    if engine not in ENGINES:
+        raise EngineError(
+            f"--engine is {short(hide_password(engine))}; allowed is {', '.join(ENGINES)}. For a table of another"
+            " database, write it to Parquet files first"
+        )
+    return _of_files(answers, None if beside is None else ibis.get_backend(beside))
+
+
+def hide_password(text: str) -> str:
+    """Return a text without the password of a URL."""
+    return re.sub(r"://([^:/@\s]+):[^@\s]+@", r"://\1:***@", text)
+
+
+def connect() -> Any:
+    """Open the embedded engine."""
+    connection = ibis.duckdb.connect(memory_limit=MEMORY)
+    connection.raw_sql("SET TimeZone = 'UTC'")
+    connection.raw_sql("SET preserve_insertion_order = false")
+    # Parquet's minima and maxima leave NaN out. DuckDB would simplify a check of [0, 1] by them, and a NaN would pass.
+    connection.raw_sql("SET disabled_optimizers = 'statistics_propagation'")
+    return connection
+
+
+def _of_files(pattern: str, connection: Any = None) -> TableSource:
+    """Open Parquet files with DuckDB."""
+    if Path(pattern).suffix != ".parquet":
+        raise FileError(
+            f"{pattern} does not end in .parquet; --engine duckdb reads Parquet files: write the table as Parquet, or"
+            " leave out --engine"
+        )
+    files = files_of(pattern)
+    if not files:
+        raise FileError(f"{pattern} names no file; check the path, and quote a pattern so that the shell keeps it")
+    with naming(pattern, "duckdb"):
+        connection = connection or connect()
+        # Folders such as version=3 would become columns, and columns of numbers are classes.
+        names = [glob.escape(str(path)) for path in files]
+        table = connection.read_parquet(names, hive_partitioning=False)
+    name = pattern if any(sign in pattern for sign in "*?[") else Path(pattern).name
+    return TableSource(name, table, "duckdb", state=lambda: state_of(pattern))
+
+
+def files_of(pattern: str) -> list[Path]:
+    """Return the files that a path or a pattern names."""
+    path = Path(pattern)
+    if path.is_file():
+        return [path]
+    absolute = path.absolute()
+    return sorted(Path(absolute.anchor).glob(str(absolute.relative_to(absolute.anchor))))
+
+
+def state_of(pattern: str) -> object:
+    """Return names, sizes and times of change of files; equal if nothing has changed."""
+    return [(str(path), (s := path.stat()).st_size, s.st_mtime_ns, s.st_ino) for path in files_of(pattern)]

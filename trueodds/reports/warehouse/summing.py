@@ -1,0 +1,121 @@
+"""Sums of a table of answers by its engine, checked, and as the object that reports are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.files import FileError
+from trueodds.processes.choices import TrendUnit
+from trueodds.reports.table.reading import Form
+from trueodds.reports.table.summed import COLUMNS, SumGroups, TableSums
+from trueodds.reports.warehouse.answer_rows import CHANGED, DISAGREES, GAP, OFF_STEP, OUTSIDE, SUM, UNNAMED, rows_of
+from trueodds.reports.warehouse.expression import PARTS, sums_expression
+from trueodds.reports.warehouse.parquet_source import TableSource
+from trueodds.reports.warehouse.plan import ReadingPlan
+from trueodds.reports.warehouse.planning import plan_of
+from trueodds.sums.inputs import MUST_SUM
+from trueodds.texts import plural
+
+
+def sums_of_source(
+    source: TableSource,
+    form: Form | None = None,
+    *,
+    trend: TrendUnit | None = None,
+) -> TableSums:
+    """Make the sums of a table in its engine.
+
+    Args:
+        source: The table.
+        form: Facts about the table that it does not state.
+        trend: Unit of the periods.
+
+    Raises:
+        FileError: The table cannot be read as answers, has a row that cannot be counted, or changed meanwhile.
+        EngineError: The engine cannot run the expression.
+    """
+    before = source.state()
+    plan = plan_of(source, form or Form(), trend=trend)
+    sums = sums_by_plan(source, plan)
+    if source.state() != before:
+        raise FileError(
+            f"{source.name} changed while it was read, so its sums would be of neither state; run this again when"
+            " nothing writes to it, or name the finished files"
+        )
+    return sums
+
+
+def sums_by_plan(source: TableSource, plan: ReadingPlan) -> TableSums:
+    """Make the sums of a table whose plan is known.
+
+    Raises:
+        FileError: A row cannot be counted.
+        EngineError: The engine cannot run the expression.
+    """
+    quick = not plan.by_confidence and plan.resolution.step is None
+    found = source.arrays(sums_expression(source.table, plan, quick=quick))
+    if quick and _numbers(found, "problems").sum():
+        found = source.arrays(sums_expression(source.table, plan))
+    if _numbers(found, "problems").sum():
+        raise _problem(source, plan)
+    part_G = np.array(PARTS, object)[_numbers(found, "part").astype(np.intp)]
+    name_G = np.array(["" if name is None else name for name in found.column("name").to_pylist()], object)
+    sums_GK = np.stack([_numbers(found, name) for name in COLUMNS], axis=1) if len(found) else np.zeros((0, 9))
+    groups = SumGroups(
+        part_G,
+        name_G.reshape(len(part_G)),
+        _numbers(found, "number").astype(np.int64),
+        _numbers(found, "cell").astype(np.int64),
+        np.nan_to_num(sums_GK),
+    )
+    return TableSums(
+        plan.source,
+        plan.classes,
+        groups,
+        by_confidence=plan.by_confidence,
+        positive_class="" if plan.positive is None else plan.classes[plan.positive],
+        resolution=plan.resolution,
+        unit=plan.unit,
+        columns=plan.groups,
+        notes=plan.notes,
+    )
+
+
+def _numbers(table: Any, name: str) -> npt.NDArray[np.float64]:
+    """Return a column as numbers; a null, the sum over no rows, is 0."""
+    return np.array([0.0 if value is None else float(value) for value in table.column(name).to_pylist()], np.float64)
+
+
+def _problem(source: TableSource, plan: ReadingPlan) -> FileError:
+    """Build the error for rows that cannot be counted."""
+    rows = rows_of(source.table, plan)
+    bad = rows.filter(rows.problem != 0)
+    kinds = source.run(bad.group_by("problem").aggregate(count=bad.count()))
+    kind, count = min(zip(kinds["problem"], kinds["count"], strict=True))
+    columns = ", ".join(map(repr, (plan.columns or (plan.confidence,))[:10]))
+    many = f"{source.name}: {plural(count, 'row')}"
+    if kind == GAP:
+        return FileError(
+            f"{many} hold a gap (null or NaN) in {columns}; allowed is [0, 1] in every row: leave them out"
+        )
+    if kind == OUTSIDE:
+        return FileError(f"{many} hold a number outside [0, 1] in {columns}; give probabilities, not logits")
+    if kind == SUM:
+        off = bad.filter(bad.problem == SUM)
+        example = 1 + source.run(off.select(value=off.excess).limit(1))["value"][0]
+        return FileError(f"{many} of {columns} do not sum to 1 (one sums to {example:.6g}); every row {MUST_SUM}")
+    if kind == OFF_STEP:
+        step = plan.resolution.step
+        return FileError(f"{many} hold a value in {columns} that is not a multiple of the resolution {step:g}")
+    if kind == CHANGED:
+        return FileError(f"{many} hold a label that was not there before: the table changed while it was read")
+    if kind == UNNAMED:
+        return FileError(f"{many} have no predicted class; every answer needs one")
+    assert kind == DISAGREES
+    return FileError(
+        f"{many} predict another class than that of the highest probability; leave out predicted, or give confidence,"
+        " predicted and label in place of the probabilities"
+    )

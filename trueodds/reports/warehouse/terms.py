@@ -1,0 +1,108 @@
+"""Terms of the expression: numbers, lookups and the cells, each computed in double precision as NumPy computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import add
+from typing import Any
+
+import ibis
+
+from trueodds.reports.warehouse.plan import NONE, UNSEEN, Codes, Expression
+from trueodds.sums.bins import CELLS, EDGES
+from trueodds.sums.fine import COARSE, FINE_EDGES
+
+_BLOCK = 128
+_UNROLLED = 8
+
+
+def number(value: float) -> Expression:
+    """Return a constant in double precision. As text it is exact in every engine, which a decimal literal is not."""
+    return ibis.literal(repr(float(value))).cast("float64")
+
+
+def where(condition: Expression, yes: Expression, no: Expression) -> Expression:
+    """Return `yes` if the condition holds, and `no` if it does not or is null."""
+    return ibis.cases((condition, yes), else_=no)
+
+
+def at_most(value: Expression, most: Expression) -> Expression:
+    """Return the smaller of two values. A null stays null, which LEAST would ignore in some engines."""
+    return where(value > most, most, value)
+
+
+def at_least(value: Expression, least: Expression) -> Expression:
+    """Return the larger of two values. A null stays null."""
+    return where(value < least, least, value)
+
+
+def total(terms: Sequence[Expression]) -> Expression:
+    """Add terms in the order in which NumPy adds a row, so that a sum at a limit is on the same side of it."""
+    if len(terms) < _UNROLLED:
+        return reduce(add, terms)
+    if len(terms) > _BLOCK:
+        half = len(terms) // 2
+        half -= half % _UNROLLED
+        return total(terms[:half]) + total(terms[half:])
+    whole = len(terms) - len(terms) % _UNROLLED
+    r = [reduce(add, terms[k:whole:_UNROLLED]) for k in range(_UNROLLED)]
+    return reduce(add, terms[whole:], ((r[0] + r[1]) + (r[2] + r[3])) + ((r[4] + r[5]) + (r[6] + r[7])))
+
+
+def cell(value: Expression) -> Expression:
+    """Return the cell of a confidence in [0, 1]: the smallest k with c <= (k + 1) / 3000."""
+    guess = (value * number(CELLS)).floor().cast("int64")
+    is_edge = (guess > 0) & (value <= guess.cast("float64") / number(CELLS))
+    return where(is_edge, guess - 1, guess)
+
+
+def fine_cell(value: Expression) -> Expression:
+    """Return the cell of p(positive) as `trueodds.sums.fine.fine_cell_of` numbers it."""
+    edges = FINE_EDGES.tolist()
+
+    def search(low: int, high: int) -> Expression:
+        """Return the largest k in [low, high) with edges[k] < value, where `low` is one unless it is 0."""
+        if high - low == 1:
+            return ibis.literal(CELLS + low, "int64")
+        middle = (low + high) // 2
+        return where(value > number(edges[middle]), search(middle, high), search(low, middle))
+
+    return where(value <= number(EDGES[COARSE]), search(0, len(edges) - 1), cell(value))
+
+
+def code(column: Expression, codes: Codes) -> Expression:
+    """Return the meaning of a column's values. A value that is not quotes is `UNSEEN`; a missing one is `NONE`."""
+    gap = column.isnull()
+    if column.type().is_floating():
+        gap = gap | column.isnan()
+    missing = next((meaning for value, meaning in codes if value is None), NONE)
+    values = [(value, meaning) for value, meaning in codes if value is not None]
+    if column.type().is_integer() and _is_shift(values):
+        (first, start), (last, _) = min(values), max(values)
+        return ibis.cases(
+            (gap, ibis.literal(missing, "int64")),
+            ((column >= first) & (column <= last), column.cast("int64") - (first - start)),
+            else_=ibis.literal(UNSEEN, "int64"),
+        )
+    found = [(_equals(column, value), ibis.literal(meaning, "int64")) for value, meaning in values]
+    return ibis.cases((gap, ibis.literal(missing, "int64")), *found, else_=ibis.literal(UNSEEN, "int64"))
+
+
+def _is_shift(values: Sequence[tuple[Any, int]]) -> bool:
+    """Return whether the meanings are the values minus a constant, without gaps."""
+    ordered = sorted(values)
+    shifts = {value - meaning for value, meaning in ordered}
+    return bool(ordered) and len(shifts) == 1 and ordered[-1][0] - ordered[0][0] == len(ordered) - 1
+
+
+def _equals(column: Expression, value: Any) -> Expression:
+    """Return whether a column holds a value."""
+    if column.type().is_boolean():
+        return column if value else ~column
+    return column == (number(value) if column.type().is_floating() else ibis.literal(value))
+
+
+def value_at(index: Expression, values: Sequence[Expression]) -> Expression:
+    """Return the value at an index; null for an index outside the values."""
+    return ibis.cases(*((index == k, value) for k, value in enumerate(values)), else_=ibis.null("float64"))
