@@ -14,6 +14,7 @@ is wrong, and `n` is the number of rows. Array names end with their axes: `logit
 from trueodds.metrics.alarms.gain_sequence import GainSequence, gain_evidence, gain_sequence
 from trueodds.metrics.alarms.in_the_large import PositiveEProcess
 from trueodds.metrics.alarms.level_alarm import OrderedEProcess
+from trueodds.metrics.alarms.partitioned import PartitionEProcess
 from trueodds.metrics.alarms.prequential import Prequential
 from trueodds.metrics.alarms.promise import RiskEProcess
 from trueodds.metrics.alarms.sequential import EProcess, ShiryaevRoberts, blocks
@@ -134,6 +135,7 @@ __all__ = [
     "NoiseFloor",
     "OrderedEProcess",
     "OrderedSums",
+    "PartitionEProcess",
     "PositiveEProcess",
     "Prequential",
     "RiskEProcess",
