@@ -66,7 +66,7 @@ class Population:
         return np.clip(self.confidence_M + sign * TOLERANCE, 0.0, 1.0)
 
 
-def false_alarms(population: Population, truth: str, labels: int, runs: int) -> dict[Null, float]:
+def false_alarms(population: Population, truth: str, labels: int, runs: int) -> dict[str, float]:
     """Return the share of runs that alarm within a year, for each null."""
     rng = np.random.default_rng([SEED, *population.shape.encode(), *truth.encode(), labels])
     tables = {null: payoffs(null, TOLERANCE) for null in NULLS}

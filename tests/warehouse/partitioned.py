@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.warehouse.tables import arrow
 from trueodds.reports.table.reading import Form
+from trueodds.reports.warehouse.daily import make_day, missing_days
 from trueodds.reports.warehouse.partitions import PartitionedTable
 
 DAY = 86_400
 START = 1_772_323_200
 """Beginning of 2026-03-01 in Unix seconds."""
-DAYS = 6
+DAYS = 4
 
 
 def write(path: Path, columns: dict[str, Any]) -> Path:
@@ -44,14 +44,14 @@ def columns_of(kind: str, rows: int, seed: int) -> tuple[dict[str, Any], np.ndar
 
 
 def make(folder: Path, kind: str = "usual", rows: int = 900, seed: int = 0) -> PartitionedTable:
-    """Write answers of six days, without any on the fourth, and their labels, and return the description."""
+    """Write answers of four days, without any on the third, and their labels, and return the description."""
     rng = np.random.default_rng(100 + seed)
     columns, label_N, names = columns_of(kind, rows, seed)
-    day_N = np.sort(rng.choice([0, 1, 2, 4, 5], rows))
+    day_N = np.sort(rng.choice([0, 1, 3], rows))
     time_N = START + DAY * day_N + rng.integers(0, DAY, rows)
     time_N[:3] = START, START + DAY - 1, START + DAY  # the edges of a day
     columns |= {"id": [f"a{k}" for k in range(rows)], "time": time_N, "tag": rng.choice(["web", "app"], rows).tolist()}
-    columns |= {"version": np.where(day_N < 4, "1", "2").tolist()}
+    columns |= {"version": np.where(day_N < 3, "1", "2").tolist()}
     for k, part in enumerate(np.array_split(rng.permutation(rows), 4)):
         write(
             folder / "answers" / f"part-{k}.parquet",
@@ -84,4 +84,8 @@ def end_ms() -> int:
     return (START + DAY * DAYS) * 1000
 
 
-__all__ = ["DAY", "DAYS", "START", "end_ms", "make", "pa", "write"]
+def made(table: PartitionedTable, folder: Path) -> list[Path]:
+    """Make the sums of all days, and return their files."""
+    for change in missing_days(table, folder, end_ms()):
+        make_day(table, change)
+    return sorted(folder.glob("*.parquet"))

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from trueodds.errors import ConfigError, MissingExtraError
 from trueodds.files import FileError, atomic_write

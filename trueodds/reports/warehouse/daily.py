@@ -32,9 +32,9 @@ class DayChange:
 def missing_days(table: PartitionedTable, folder: Path, end_ms: int | None = None) -> list[DayChange]:
     """Return the files that a folder of sums lacks, in the order of their days.
 
-    Days run from the first answer up to yesterday. A file is made again if its days have more rows by now, because
-    some rows came late, and so are the files after it. A file stays if its days have fewer rows, because a retention
-    removed them.
+    Days run from the first answer up to the last day with rows, or yesterday if that is earlier. A file is made again
+    if its days have more rows by now, because some rows came late, and so are the files after it. A file stays if its
+    days have fewer rows, because a retention removed them.
 
     Args:
         table: The answers and their labels.
@@ -61,8 +61,8 @@ def missing_days(table: PartitionedTable, folder: Path, end_ms: int | None = Non
         if now != before or is_after_late:
             changes.append(DayChange(path, partition.window, "late rows" if now != before else "after late rows"))
             is_after_late = True
-    first = min(counts)
-    for day in range(first, end, DAY_MS):
+    first, last = min(counts), max(counts)
+    for day in range(first, min(end, last + DAY_MS), DAY_MS):
         if day not in covered:
             window = Window.of_day(day)
             changes.append(DayChange(folder / f"{window}.parquet", window, "new"))

@@ -11,7 +11,7 @@ from typing import Any
 import ibis
 import numpy as np
 
-from trueodds.files import FileError, sha256
+from trueodds.files import FileChangedError, FileError, sha256
 from trueodds.processes.choices import TrendUnit
 from trueodds.reports.table.reading import Form
 from trueodds.reports.table.stored_sums import FIRST, Partition, ReadFile, RowCounts, Window, merge
@@ -63,15 +63,15 @@ def sums_of_partition(table: PartitionedTable, window: Window) -> Partition:
         window: Days of the partition.
 
     Raises:
-        FileError: A column is missing, a label has no id or no time, ids repeat, a row cannot be counted, or a file
-            changed meanwhile.
+        FileError: A column is missing, a label has no id or no time, ids repeat, or a row cannot be counted.
+        FileChangedError: A file changed meanwhile.
         EngineError: The engine cannot run the expression.
     """
     opened = _Opened.of(table)
     before = opened.state()
     partition = opened.partition(window)
     if opened.state() != before:
-        raise FileError(
+        raise FileChangedError(
             f"{opened.answers.name} or its labels changed while they were read, so the sums would be of neither state;"
             " run this again when nothing writes to the files"
         )
