@@ -49,6 +49,7 @@ COMMANDS = {
     "judge": "python -m benchmarks.evidence.judge --records FOLDER",
     "promise": "python -m benchmarks.alarms.promise",
     "levels": "python -m benchmarks.alarms.levels --runs 10",
+    "daily_alarm": "python -m benchmarks.alarms.daily",
     "late_positives": "python -m benchmarks.alarms.late_positives",
     "training": "python -m benchmarks.training.methods --rounds 14",
     "loop": "python -m benchmarks.training.loop",
