@@ -8,9 +8,13 @@ import platform
 import shlex
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+from trueodds.cli.arguments import whole_number
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -21,6 +25,11 @@ def options_parser(about: str | None, out: Path | None = None) -> argparse.Argum
     if out is not None:
         parser.add_argument("--out", type=Path, default=out, help="file of the result (default: %(default)s)")
     return parser
+
+
+def whole_from(least: int) -> Callable[[str], int]:
+    """Return a parser of whole numbers from `least` on."""
+    return whole_number(least, sys.maxsize, f"a whole number from {least} on")
 
 
 def circumstances(*packages: str) -> dict[str, Any]:
@@ -71,3 +80,49 @@ def write(path: Path, result: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(f"written to {path}")
+
+
+def conclude(
+    path: Path | None, markdown: Callable[[dict[str, Any]], str], *, packages: Sequence[str], **measured: Any
+) -> None:
+    """Write what was measured with its circumstances, and print its table and its summary. Without a path, only print.
+
+    Args:
+        path: The file of the result.
+        markdown: The benchmark's function from its result to a table.
+        packages: The packages whose versions the result records.
+        **measured: The entries of the result.
+    """
+    result = {**circumstances(*packages), **measured}
+    if path is not None:
+        write(path, result)
+    print(markdown(result))
+    if "summary" in result:
+        print(json.dumps(result["summary"], indent=1))
+
+
+class Run:
+    """A run of a benchmark that records its time: the wall time since this object was made."""
+
+    def __init__(self) -> None:
+        self._started = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """The seconds so far."""
+        return round(time.perf_counter() - self._started, 1)
+
+    def say(self, *words: object) -> None:
+        """Print progress after the seconds so far, to standard error."""
+        print(f"{self.seconds:6.1f} s", *words, file=sys.stderr, flush=True)
+
+    def finish(
+        self,
+        path: Path | None,
+        markdown: Callable[[dict[str, Any]], str],
+        *,
+        packages: Sequence[str] = ("numpy", "scipy"),
+        **measured: Any,
+    ) -> None:
+        """Conclude the run as `conclude` does; the result also records the seconds."""
+        conclude(path, markdown, packages=packages, seconds=self.seconds, **measured)

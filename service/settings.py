@@ -18,7 +18,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from service.choices import STORE
 from trueodds.errors import UserError
-from trueodds.inputs.image.pictures import MAX_PIXELS
+from trueodds.processes.choices import MAX_PIXELS
 from trueodds.sums.maturity import EXAMPLE, Matures, read_matures
 
 Network = IPv4Network | IPv6Network

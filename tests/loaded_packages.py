@@ -1,5 +1,7 @@
 """Prints the packages that each piece of work loads, one line of JSON each. Every piece runs in a fork of this process.
 
+Parts of a package are named as well, such as scipy.special.
+
 `python -m tests.loaded_packages < cases` reads a JSON object: name -> source code.
 """
 
@@ -12,7 +14,7 @@ import traceback
 
 
 def loaded_by(code: str) -> tuple[list[str], int]:
-    """Return the top-level packages that the code loads, and the exit status that it ends with."""
+    """Return the packages and their parts that the code loads, and the exit status that it ends with."""
     reading, writing = os.pipe()
     if not (child := os.fork()):
         os.close(reading)
@@ -27,7 +29,7 @@ def loaded_by(code: str) -> tuple[list[str], int]:
             traceback.print_exc()
             status = 1
         with os.fdopen(writing, "w") as pipe:
-            json.dump(sorted({name.partition(".")[0] for name in sys.modules}), pipe)
+            json.dump(sorted({".".join(name.split(".")[:depth]) for name in sys.modules for depth in (1, 2)}), pipe)
         os._exit(status)
     os.close(writing)
     with os.fdopen(reading) as pipe:

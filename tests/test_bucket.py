@@ -13,7 +13,6 @@ import pytest
 
 from benchmarks.faults.buckets import URL, Store
 from pipeline.__main__ import main
-from pipeline.flows import models_of
 from tests.test_bundle import make_bundle
 from trueodds.bundle import MODEL, BucketError, Bundle, BundleError, open_models
 from trueodds.bundle.storage.bucket import Bucket
@@ -80,7 +79,7 @@ def test_every_verb_and_what_it_leaves(
     names = {p.relative_to(local.path).as_posix() for p in local.path.rglob("*") if p.is_file()}
     names.remove(f"tiny/{PUBLISHING}")  # a lock
     assert names == Objects(URL).list().keys(), "the bucket can be copied to a folder, and back"
-    assert models_of(tmp_path).given_place == URL, "where flows publish"
+    assert open_models(home=tmp_path).given_place == URL, "where flows publish"
     roles = ("default", "tiny/default", "tiny/shadow", "tiny/waiting")
     assert Objects(URL).read(roles) == {name: (local.path / name).read_bytes() for name in roles}
     assert main(["versions", "--models", URL]) == 0

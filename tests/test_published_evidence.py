@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks.evidence import forecast_replay, forecasts, records
-from benchmarks.evidence.decision_models import service, webhook
 from benchmarks.evidence.decision_questions import Games
+from benchmarks.faults.process import without_model
 from service.alarm import AlarmState
 from tests.reference_metrics import ece
 from trueodds import calibrators
@@ -99,7 +99,7 @@ def test_the_alarm_of_a_sport_is_that_of_its_labels() -> None:
 def test_a_replay_through_a_service(tmp_path: Path) -> None:
     import httpx
 
-    with webhook() as (hook, _), service(tmp_path, hook) as url, httpx.Client(base_url=url, timeout=60) as http:
+    with without_model(tmp_path) as service, httpx.Client(base_url=service.url, timeout=60) as http:
         found = forecast_replay.replay(http, "chess", games(120))
     assert found["end"]["labelled"] == found["games"] == 120 and found["days"] == 30 and found["fired"] == []
     assert found["changes"][0]["labelled"] == 80, "the first look is after 20 days"

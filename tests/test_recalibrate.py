@@ -22,7 +22,7 @@ from scipy.special import softmax
 import trueodds
 from pipeline.__main__ import main
 from pipeline.recalibrate import Recalibration, choose, compare, rehearse, write_candidate
-from service.http import keys
+from service.http import hashed_keys
 from tests.service.test_process import server
 from tests.service.tiny_bundle import change_card, pictures, write_bundle
 from trueodds import calibrators
@@ -301,7 +301,7 @@ def test_a_calibrator_that_turns_out_worse_is_withdrawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models = tmp_path / "models"
-    key, hashed = keys.make()
+    key, hashed = hashed_keys.make()
     (tmp_path / "key").write_text(key)
     monkeypatch.setenv("TRUEODDS_ADMIN_KEY_HASH", hashed)
     with serving(tmp_path) as (service, first):

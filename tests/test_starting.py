@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import pipeline.cli
 import service.cli
+import trueodds
 from tests.conftest import ROOT
-from trueodds import cli
+from trueodds import cli, metrics
 
 HEAVY = {"torch", "torchvision", "sklearn", "matplotlib", "onnxruntime", "onnx", "fastapi", "uvicorn", "pyarrow"}
 """Packages that take long to import and belong to work, not to names, options and parameters."""
+SCIPY = {"scipy.special", "scipy.optimize", "scipy.fft", "scipy.ndimage"}
+"""Parts of scipy that belong to work. Each takes longer to import than all of numpy."""
 SCHEDULING = {"prefect", "dvc"}
 LIBRARY = {"numpy", "scipy", "pydantic", "PIL", "httpx", "yaml"}
 """Packages of the library itself, which no help text needs."""
@@ -25,7 +31,7 @@ IN_HELP = {
     "init": {"yaml"},
     "code": {"yaml"},
     "report": {"numpy"},  # the kinds of bins
-    "serve": {"numpy", "pydantic", "PIL"},  # the settings, each an option
+    "serve": {"pydantic"},  # the settings, each an option
 }
 """Command -> packages that its help text loads all the same."""
 CHECKED = "stages.check_names(config.load(), None)"
@@ -37,11 +43,17 @@ HELP = {
     for package, table in TABLES.items()
     for command in table
 }
+LISTS = {
+    words: f"from trueodds import cli; import {package}.cli\n"
+    f"raise SystemExit(cli.main('trueodds', {package}.cli.COMMANDS, {words.split()}))"
+    for package, words in (("service", "key"), ("pipeline", "study --list"))
+}
+"""Commands that need no package beside Python's own."""
 WORK = {
     **{
         words: f"from trueodds import cli; import pipeline.cli\n"
         f"raise SystemExit(cli.main('trueodds', pipeline.cli.COMMANDS, {words.split()}))"
-        for words in ("params", "methods", "recipes", "calibrators", "study --list")
+        for words in ("params", "methods", "recipes", "calibrators")
     },
     "the stage fetch": f"{IMPORTS}{CHECKED}; stages.fetch(config.load())",
     "the stage plan": f"{IMPORTS}stages.plan(config.load())",
@@ -54,12 +66,15 @@ WORK = {
         "    for name in nets.names(kind):\n"
         "        plan_of(Training(net=name), 'own', kind, held_out=False)\n"
     ),
+    "the library's names": "from trueodds import calibrators, metrics",
     "the keys of a study's runs": (
         "from pathlib import Path\nfrom pipeline.studies import runs\nfrom pipeline.studies.format import Study\n"
         "study = Study.model_validate({'title': 't', 'vary': {'method': ['ce', 'focal'], 'seed': [1, 2]}})\n"
         "assert len(runs.places(Path.cwd(), runs.expand(study, Path('params.yaml')))) == 4"
     ),
 }
+DIGITS = "from sklearn.datasets import load_digits"
+"""What the stage fetch needs of scikit-learn, which itself loads pandas and pyarrow where they are installed."""
 FLOWS = {
     f"import {module}": f"import {module}"
     for module in (
@@ -80,7 +95,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         [sys.executable, "-m", "tests.loaded_packages"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        input=json.dumps(HELP | WORK | FLOWS),
+        input=json.dumps(HELP | LISTS | WORK | FLOWS | {DIGITS: DIGITS}),
         capture_output=True,
         text=True,
     )
@@ -90,18 +105,32 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     return {name: set(packages) for name, packages, _ in results}
 
 
-@pytest.mark.parametrize("case", HELP)
-def test_a_help_text_loads_nothing_heavy(case: str, loaded: dict[str, set[str]]) -> None:
+@pytest.mark.parametrize("case", HELP | LISTS)
+def test_a_help_text_and_a_list_load_nothing_heavy(case: str, loaded: dict[str, set[str]]) -> None:
     allowed = IN_HELP.get(case.split()[0], set())
     assert (HEAVY | SCHEDULING | LIBRARY) & loaded[case] == allowed
 
 
 @pytest.mark.parametrize("case", WORK)
 def test_names_and_plans_need_no_torch(case: str, loaded: dict[str, set[str]]) -> None:
-    allowed = {"sklearn"} if case == "the stage fetch" else set()  # the digits are scikit-learn's
-    assert (HEAVY | SCHEDULING) & loaded[case] == allowed
+    allowed = (HEAVY | SCIPY) & loaded[DIGITS] if case == "the stage fetch" else set()
+    assert (HEAVY | SCIPY | SCHEDULING) & loaded[case] == allowed
 
 
 @pytest.mark.parametrize("case", FLOWS)
 def test_a_flow_starts_without_torch(case: str, loaded: dict[str, set[str]]) -> None:
     assert "prefect" in loaded[case] and HEAVY & loaded[case] == set()
+
+
+@pytest.mark.parametrize("package", [trueodds, metrics], ids=["trueodds", "metrics"])
+def test_first_use_gives_what_a_type_checker_sees(package: ModuleType) -> None:
+    text = Path(package.__file__ or "").read_text(encoding="utf-8")
+    lazy = next(node for node in ast.parse(text).body if isinstance(node, ast.If))
+    seen: dict[str, object] = {}
+    for node in lazy.body:
+        assert isinstance(node, ast.ImportFrom) and node.module
+        seen |= {alias.name: getattr(import_module(node.module), alias.name) for alias in node.names}
+    given = {name: getattr(package, name) for name in seen}
+    assert all(given[name] is value for name, value in seen.items()) and seen.keys() == set(package.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'calibration'"):
+        package.calibration  # noqa: B018

@@ -35,10 +35,10 @@ UserError        base class of errors that state what was given, what is allowed
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from trueodds.processes import privacy
+from trueodds.processes.lazy import at_first_use
 from trueodds.processes.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -75,31 +75,24 @@ __all__ = [
 
 privacy.switch_off()  # before any module below imports a package that would report to its vendor
 
-_HOMES = {
-    "AsyncClient": "trueodds.client",
-    "Bundle": "trueodds.bundle",
-    "Calibrated": "trueodds.calibrated",
-    "CalibrationSums": "trueodds.sums.sums",
-    "Calibrator": "trueodds.calibrators",
-    "Client": "trueodds.client",
-    "UserError": "trueodds.errors",
-    "compare": "trueodds.reports.table.comparing",
-    "fit": "trueodds.calibrators",
-    "load": "trueodds.bundle.loading",
-    "logits_of": "trueodds.sums.rounding",
-    "report": "trueodds.reports.table.evaluation",
-    "threshold": "trueodds.metrics.decisions.acting",
-}
-
 if not TYPE_CHECKING:  # a type checker would treat every name as public
-
-    def __getattr__(name: str) -> object:
-        """Import a public name at its first use. Each command imports this package, and most need no scipy."""
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        home = _HOMES.get(name)
-        value = getattr(import_module(home), name) if home else import_module(f"{__name__}.{name}")
-        return globals().setdefault(name, value)
+    __getattr__ = at_first_use(
+        __name__,
+        {
+            "trueodds": "calibrators metrics",
+            "trueodds.bundle": "Bundle",
+            "trueodds.bundle.loading": "load",
+            "trueodds.calibrated": "Calibrated",
+            "trueodds.calibrators": "Calibrator fit",
+            "trueodds.client": "AsyncClient Client",
+            "trueodds.errors": "UserError",
+            "trueodds.metrics.decisions.acting": "threshold",
+            "trueodds.reports.table.comparing": "compare",
+            "trueodds.reports.table.evaluation": "report",
+            "trueodds.sums.rounding": "logits_of",
+            "trueodds.sums.sums": "CalibrationSums",
+        },
+    )
 
     def __dir__() -> list[str]:
         """List the public names alone, for `dir` and tab completion."""

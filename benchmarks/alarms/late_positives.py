@@ -16,7 +16,6 @@ the last day. The judge compares two models on the labels of that day. All three
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -25,7 +24,7 @@ import numpy.typing as npt
 import scipy
 from scipy.special import expit, logit
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, options_parser, whole_from
 from pipeline.recalibrate.candidate_comparison import compare
 from service.alarm import AlarmState, advice_of, alarm_of
 from service.settings import Settings
@@ -262,22 +261,18 @@ def summary(verdicts: list[Found], judgements: list[Judged]) -> dict[str, float]
 
 def main() -> None:
     parser = options_parser(__doc__, RESULT)
-    parser.add_argument("--streams", type=int, default=100, help="streams (default: %(default)s)")
+    parser.add_argument("--streams", type=whole_from(1), default=100, help="streams (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    if options.streams < 1:
-        parser.error(f"--streams is {options.streams}; allowed: 1 or more")
-    started = time.perf_counter()
+    run = Run()
     verdicts, judgements = measure(options.streams, options.seed)
-    found = {
-        **circumstances("numpy", "scipy"),
-        "seconds": round(time.perf_counter() - started, 1),
-        "summary": summary(verdicts, judgements),
-        "verdicts": [asdict(row) for row in verdicts],
-        "judged": [asdict(row) for row in judgements],
-    }
-    write(options.out, found)
-    print(markdown(found))
+    run.finish(
+        options.out,
+        markdown,
+        summary=summary(verdicts, judgements),
+        verdicts=[asdict(row) for row in verdicts],
+        judged=[asdict(row) for row in judgements],
+    )
 
 
 if __name__ == "__main__":

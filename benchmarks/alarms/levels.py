@@ -18,17 +18,16 @@ recalibrated models the calibrator keeps an error: the table has the largest ECE
 
 from __future__ import annotations
 
-import sys
-import time
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, ndtri, softmax
+from scipy.special import expit, softmax
 
 import trueodds
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.intervals.ordered import WIDTHS, cuts, of_levels
+from benchmarks.record import RESULTS, Run, options_parser, whole_from
 from trueodds.calibrators import FitError
 from trueodds.metrics import EProcess, OrderedEProcess
 from trueodds.metrics.alarms.sequential import BLOCK
@@ -38,7 +37,6 @@ from trueodds.sums.rounding import as_distributions
 Array = npt.NDArray[np.float64]
 
 LABELS, FITTED, ALPHA, STEP, SEED = 20_000, 2_000, 0.025, 0.01, 7
-WIDTHS = {"sharp": 0.1, "dull": 2.0}
 WAYS = ("exact", "rounded", "recalibrated")
 TRUTHS = {"calibrated": 0.0, "shifted": 0.5}
 OVER = 1.6
@@ -61,12 +59,7 @@ class Population:
     def probabilities(self, score_N: Array) -> Array:
         """Return the probabilities of each level."""
         w = WIDTHS[self.width] * (0.5 if self.rare else 1.0)
-        cuts_K = ndtri(np.arange(1, self.levels) / self.levels)
-        if self.rare:
-            cuts_K = np.linspace(ndtri(0.99), ndtri(0.99) + 1.5, self.levels - 1)
-        above_NK = expit((score_N[:, None] - cuts_K) / w)
-        padded_NC: Array = np.pad(above_NK, ((0, 0), (1, 1)), constant_values=((0, 0), (1, 0)))
-        return padded_NC[:, :-1] - padded_NC[:, 1:]
+        return of_levels(expit((score_N[:, None] - cuts(self.levels, self.rare)) / w))
 
     def draw(self, n: int, shift: float, rng: np.random.Generator) -> tuple[Array, npt.NDArray[np.intp]]:
         """Draw the probabilities of n rows, and their levels from those of the scores less `shift`."""
@@ -168,11 +161,9 @@ def _range(medians: list[float | None]) -> str:
 
 def main() -> None:
     parser = options_parser(__doc__, RESULT)
-    parser.add_argument("--runs", type=int, default=20, help="streams per setting of a calibrated model")
+    parser.add_argument("--runs", type=whole_from(10), default=20, help="streams per setting of a calibrated model")
     options = parser.parse_args()
-    if options.runs < 10:
-        parser.error(f"--runs is {options.runs}; allowed are 10 and more")
-    started, settings = time.perf_counter(), list[dict[str, Any]]()
+    run, settings = Run(), list[dict[str, Any]]()
     for levels in (3, 10):
         for rare in (False, True):
             for width in WIDTHS:
@@ -180,15 +171,8 @@ def main() -> None:
                     for truth in TRUTHS:
                         runs = options.runs // (1 if truth == "calibrated" else 4)
                         settings.append(one := measure(Population(levels, width, rare), way, truth, runs))
-                        print(f"{time.perf_counter() - started:4.0f} s {one}", file=sys.stderr, flush=True)
-    record = {
-        **circumstances("numpy", "scipy"),
-        "seconds": round(time.perf_counter() - started, 1),
-        "alpha": ALPHA,
-        "settings": settings,
-    }
-    write(options.out, record)
-    print(markdown(record))
+                        run.say(one)
+    run.finish(options.out, markdown, alpha=ALPHA, settings=settings)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,6 @@ an audit of 2% a label takes fifty acting answers.
 from __future__ import annotations
 
 import math
-import sys
-import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -28,7 +26,7 @@ import numpy.typing as npt
 from scipy.special import logsumexp
 from scipy.stats import binom, binomtest
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, options_parser, whole_from
 from trueodds.bundle import ActAlone
 from trueodds.metrics import RiskEProcess
 from trueodds.metrics.alarms.promise import ODDS, log_laid, payoffs_of
@@ -235,31 +233,22 @@ def summary(measured: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
 def main() -> None:
     parser = options_parser(__doc__, RESULT)
     parser.add_argument(
-        "--streams", type=int, default=1000, help="per setting of kept promises; a fifth for broken ones"
+        "--streams", type=whole_from(10), default=1000, help="per setting of kept promises; a fifth for broken ones"
     )
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    if options.streams < 10:
-        parser.error(f"--streams is {options.streams}; allowed: 10 or more")
-    started = time.perf_counter()
-    measured: dict[str, list[dict[str, Any]]] = {"kept": [], "broken": []}
+    run = Run()
+    measured: dict[str, Any] = {"kept": [], "broken": []}
     for stream in STREAMS:
         measured["kept"].append(asdict(kept(stream, options.streams, options.seed)))
-        print(f"{time.perf_counter() - started:.0f} s: {stream}", file=sys.stderr, flush=True)
+        run.say(stream)
     for risk in (0.05, 0.01):
         for since in ("start", "change"):
             for factor in FACTORS:
                 found = broken(risk, factor, since, options.streams // 5, options.seed)
                 measured["broken"].append(asdict(found))
-        print(f"{time.perf_counter() - started:.0f} s: broken, {risk:g}", file=sys.stderr, flush=True)
-    result = {
-        **circumstances("numpy", "scipy"),
-        "seconds": round(time.perf_counter() - started, 1),
-        "summary": summary(measured),
-        **measured,
-    }
-    write(options.out, result)
-    print(markdown(result))
+        run.say(f"broken, {risk:g}")
+    run.finish(options.out, markdown, summary=summary(measured), **measured)
 
 
 if __name__ == "__main__":

@@ -12,18 +12,14 @@ class's ECE alone.
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, Run, options_parser
 from trueodds import metrics
 from trueodds.metrics import CalibrationSums, EProcess, PositiveEProcess
 from trueodds.metrics.alarms.sequential import BLOCK
@@ -213,13 +209,12 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--runs", type=int, default=RUNS, help="tables and streams a setting")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=RESULT)
     arguments = parser.parse_args()
-    begun, grid = time.perf_counter(), [(prevalence, factor) for prevalence in PREVALENCES for factor in FACTORS]
-    possible = [(prevalence, factor) for prevalence, factor in grid if prevalence * factor <= 0.8]
+    run = Run()
+    possible = [(prevalence, factor) for prevalence in PREVALENCES for factor in FACTORS if prevalence * factor <= 0.8]
     shown = [
         verdicts(prevalence, factor, count, arguments.runs, arguments.seed)
         for prevalence, factor in possible
@@ -229,20 +224,18 @@ def main() -> None:
         alarms(prevalence, factor, STREAM, arguments.runs * (OF_SOUND if factor == 1 else 1), arguments.seed)
         for prevalence, factor in possible
     ]
-    found = {
-        **circumstances(),
-        "seconds": round(time.perf_counter() - begun, 1),
-        "runs": arguments.runs,
-        "ratio": metrics.MOST_RATIO,
-        "wrong_ratio": WRONG_RATIO,
-        "level": ALPHA,
-        "summary": summary(shown, fired),
-        "verdicts": [asdict(row) for row in shown],
-        "alarms": [asdict(row) for row in fired],
-    }
-    write(arguments.out, found)
-    print(markdown(found))
-    print(json.dumps(found["summary"], indent=1))
+    run.finish(
+        arguments.out,
+        markdown,
+        packages=(),
+        runs=arguments.runs,
+        ratio=metrics.MOST_RATIO,
+        wrong_ratio=WRONG_RATIO,
+        level=ALPHA,
+        summary=summary(shown, fired),
+        verdicts=[asdict(row) for row in shown],
+        alarms=[asdict(row) for row in fired],
+    )
 
 
 if __name__ == "__main__":

@@ -7,16 +7,13 @@ The streams are those of benchmarks/streams.py. PUBLISHED holds the target value
 
 from __future__ import annotations
 
-import json
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, options_parser
 from benchmarks.streams import CHUNK, LABELS, TEMPERATURES, TOLERANCE, Pool, first_alarms, pool
 from trueodds.metrics import CalibrationSums, gap_sequence
 from trueodds.metrics.alarms.payoffs import Null
@@ -192,28 +189,19 @@ def main() -> None:
     options = parser.parse_args()
     if options.streams < 1 or not options.shapes or not set(options.shapes) <= set("ABC"):
         parser.error(f"--streams is {options.streams}, --shapes {options.shapes!r}; allowed: 1 or more, letters of ABC")
-    started = time.perf_counter()
+    run = Run()
     measured: dict[str, list[Any]] = {"false_alarms": [], "delays": [], "coverage": []}
     for shape in options.shapes:
         rows = pool(shape)
         measured["false_alarms"] += map(asdict, false_alarms(rows, options.streams, options.seed))
-        print(f"{time.perf_counter() - started:.0f} s: {shape} false alarms", file=sys.stderr, flush=True)
+        run.say(f"{shape} false alarms")
         measured["delays"] += map(asdict, delays(rows, options.streams, options.seed))
-        print(f"{time.perf_counter() - started:.0f} s: {shape} delays", file=sys.stderr, flush=True)
+        run.say(f"{shape} delays")
         half = (options.streams + 1) // 2
         both = [coverage(rows, truth, half, options.seed) for truth in ("calibrated", "T = 1.5")]
         measured["coverage"] += map(asdict, both)
-        print(f"{time.perf_counter() - started:.0f} s: {shape} coverage", file=sys.stderr, flush=True)
-    found = {
-        **circumstances("numpy", "scipy"),
-        "seconds": round(time.perf_counter() - started, 1),
-        "tolerance": TOLERANCE,
-        "summary": summary(measured),
-        **measured,
-    }
-    write(options.out, found)
-    print(markdown(found))
-    print(json.dumps(found["summary"], indent=1))
+        run.say(f"{shape} coverage")
+    run.finish(options.out, markdown, tolerance=TOLERANCE, summary=summary(measured), **measured)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,6 @@ of the answers with the lowest confidence get labels with probability .9, the ot
 from __future__ import annotations
 
 import math
-import sys
-import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,7 +21,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 
 from benchmarks.alarms.sequential import TRUTHS
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, options_parser, whole_from
 from benchmarks.streams import Pool, pool
 from trueodds.metrics import EProcess, WeightedEProcess
 from trueodds.metrics.alarms.sequential import BLOCK
@@ -166,28 +164,20 @@ def markdown(found: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = options_parser(__doc__, RESULT)
-    parser.add_argument("--streams", type=int, default=200, help="per setting of the false alarms; a fifth for delays")
+    parser.add_argument("--streams", type=whole_from(5), default=200, help="per setting; a fifth for delays")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    if options.streams < 5:
-        parser.error(f"--streams is {options.streams}; allowed: 5 or more")
-    started = time.perf_counter()
+    run = Run()
     measured: dict[str, list[Any]] = {"false_alarms": [], "delays": []}
     for rows in map(pool, "ABC"):
         for stream in ("corner", "phases", "phases, all labelled"):
             measured["false_alarms"].append(asdict(false_alarms(rows, stream, options.streams, options.seed)))
-        print(f"{time.perf_counter() - started:.0f} s: {rows.shape} false alarms", file=sys.stderr, flush=True)
+        run.say(f"{rows.shape} false alarms")
         for since in ("start", "change"):
             for truth in TRUTHS:
                 measured["delays"].append(asdict(delay(rows, truth, since, options.streams // 5, options.seed)))
-        print(f"{time.perf_counter() - started:.0f} s: {rows.shape} delays", file=sys.stderr, flush=True)
-    found = {
-        **circumstances("numpy", "scipy"),
-        "seconds": round(time.perf_counter() - started, 1),
-        **measured,
-    }
-    write(options.out, found)
-    print(markdown(found))
+        run.say(f"{rows.shape} delays")
+    run.finish(options.out, markdown, **measured)
 
 
 if __name__ == "__main__":

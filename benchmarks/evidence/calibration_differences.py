@@ -15,8 +15,6 @@ expected difference is 0. The goal of 6% fails if an exact one-sided binomial te
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -26,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import bdtrc, ndtr, ndtri
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, conclude, options_parser, whole_from
 from trueodds.evaluation.paired_differences import RowScores
 from trueodds.metrics.significance.differences import of_rows, of_seeds
 from trueodds.metrics.significance.nets import Nets
@@ -215,32 +213,28 @@ def markdown(found: dict[str, Any]) -> str:
 def main() -> None:
     parser = options_parser(__doc__)
     parser.add_argument(
-        "--runs", type=int, default=2000, help="pairs in a setting (default: 2000); power takes a tenth"
+        "--runs", type=whole_from(10), default=2000, help="pairs in a setting (default: 2000); power takes a tenth"
     )
     parser.add_argument("--quick", action="store_true", help="100 pairs, printed and not written")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    if options.runs < 10:
-        parser.error(f"--runs is {options.runs}; allowed is 10 or more")
-    runs, started = 100 if options.quick else options.runs, time.perf_counter()
+    runs, run = 100 if options.quick else options.runs, Run()
     sizes, powers = [], []
     for setting in NULLS:
         sizes.append(measure(setting, runs, options.seed))
-        print(sizes[-1], f"{time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
+        run.say(sizes[-1])
     for setting in POWERS:
         powers.append(measure(setting, max(10, runs // 10), options.seed, beside=False))
-        print(powers[-1], f"{time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
-    record = {
-        **circumstances("numpy"),
-        "seconds": round(time.process_time(), 1),
-        "summary": summary(sizes, powers),
-        "sizes": sizes,
-        "powers": powers,
-    }
-    if not options.quick:
-        write(RESULT, record)
-    print(markdown(record))
-    print(json.dumps(record["summary"], indent=1))
+        run.say(powers[-1])
+    conclude(
+        None if options.quick else RESULT,
+        markdown,
+        packages=("numpy",),
+        seconds=round(time.process_time(), 1),
+        summary=summary(sizes, powers),
+        sizes=sizes,
+        powers=powers,
+    )
 
 
 if __name__ == "__main__":

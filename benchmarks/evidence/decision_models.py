@@ -13,18 +13,14 @@ Everything goes through HTTP to `python -m service`. A webhook on a port of its 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +31,9 @@ import orjson
 import trueodds
 from benchmarks.evidence import decision_questions as made
 from benchmarks.evidence.decision_questions import Question, Shape
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.faults.process import without_model
+from benchmarks.faults.replicas import Hook
+from benchmarks.record import RESULTS, circumstances, conclude, options_parser
 
 RESULT = RESULTS / "decision_models.json"
 COUNTS = {
@@ -96,52 +94,6 @@ def setups() -> list[Setup]:
     ]
 
 
-class Messages(BaseHTTPRequestHandler):
-    """Webhook that keeps the messages it receives."""
-
-    def do_POST(self) -> None:
-        """Keep the message."""
-        body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        self.server.kept.append(json.loads(body))  # type: ignore[attr-defined]
-        self.send_response(204)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing."""
-
-
-@contextlib.contextmanager
-def webhook() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Run a webhook. Yield its URL and its messages."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Messages)
-    server.kept = kept = list[dict[str, Any]]()  # type: ignore[attr-defined]
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", kept
-    finally:
-        server.shutdown()
-
-
-@contextlib.contextmanager
-def service(folder: Path, hook: str) -> Iterator[str]:
-    """Run a service with an empty store and no model. Yield its URL."""
-    url_file = folder / "url"
-    options = {"--port": "0", "--store": folder / "store.sqlite", "--models": folder / "none", "--url-file": url_file}
-    words = [str(word) for option in {**options, "--alarm-webhook": hook}.items() for word in option]
-    running = subprocess.Popen(
-        [sys.executable, "-m", "service", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        while not url_file.exists():
-            time.sleep(0.05)
-        yield url_file.read_text().strip()
-        if running.poll() is not None:
-            raise RuntimeError(f"the service has ended with status {running.returncode}")
-    finally:
-        running.terminate()
-        running.wait()
-
-
 @dataclass
 class Day:
     """Pairs and labels of one day of the replay."""
@@ -193,10 +145,10 @@ def replay(setup: Setup, data: Path) -> dict[str, Any]:
     began, timeline, sent = time.perf_counter(), list[dict[str, Any]](), Counter[str]()
     with (
         tempfile.TemporaryDirectory() as name,
-        webhook() as (hook, messages),
-        service(Path(name), hook) as url,
-        httpx.Client(base_url=url, timeout=300) as http,
-        trueodds.Client(url) as client,
+        Hook(0) as hook,
+        without_model(Path(name), "--alarm-webhook", hook.url) as service,
+        httpx.Client(base_url=service.url, timeout=300) as http,
+        trueodds.Client(service.url) as client,
     ):
         for day in range(setup.days + setup.delay):
             if day < setup.days:
@@ -205,9 +157,9 @@ def replay(setup: Setup, data: Path) -> dict[str, Any]:
             if 0 <= day - setup.delay < setup.days:
                 sent["labels"] += _label(http, days[day - setup.delay].labels)
             timeline += [{"day": day + 1, **row} for row in _states(http)]
-        _settle(messages)
+        _settle(hook.messages)
         reports = _reports(http)
-        fitted = _recalibrated(url, setup.worse, Path(name))
+        fitted = _recalibrated(service.url, setup.worse, Path(name))
         shown = http.get("/questions").raise_for_status().json()["notices"]
     alarms = [(r["question"], r["version"]) for r in reports if r["alarm"] == "fired"]
     return {
@@ -222,7 +174,7 @@ def replay(setup: Setup, data: Path) -> dict[str, Any]:
         "seconds": round(time.perf_counter() - began, 1),
         "alarms": [{"question": question, "version": version.rpartition("-")[0]} for question, version in alarms],
         "notices": [{"question": one["question"], "notice": one["notice"]} for one in shown],
-        "messages": dict(Counter(message["type"] for message in messages)),
+        "messages": dict(Counter(message["type"] for message in hook.messages)),
         "reports": reports,
         "recalibration": fitted,
         "timeline": changes(timeline),
@@ -385,8 +337,13 @@ if __name__ == "__main__":
         sys.stdout.flush()
         for report in runs[-1]["reports"]:
             print(json.dumps(report), file=sys.stderr)
-    facts = circumstances("numpy", "scipy")
-    facts["command"] = facts["command"].replace(str(chosen.data), "FOLDER")
-    result = {**facts, "days": DAYS, "delay": DELAY, "declined": DECLINED, "runs": runs}
-    print(markdown(result))
-    write(chosen.out, result)
+    conclude(
+        chosen.out,
+        markdown,
+        packages=("numpy", "scipy"),
+        command=circumstances()["command"].replace(str(chosen.data), "FOLDER"),
+        days=DAYS,
+        delay=DELAY,
+        declined=DECLINED,
+        runs=runs,
+    )

@@ -13,7 +13,6 @@ The tolerance is the service's default, and no setting was chosen on these data.
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,9 +21,10 @@ from typing import Any
 import httpx
 import numpy as np
 
-from benchmarks.evidence.decision_models import service, webhook
 from benchmarks.evidence.decision_questions import Games, read_games
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.faults.process import without_model
+from benchmarks.faults.replicas import Hook
+from benchmarks.record import RESULTS, Run, options_parser
 from pipeline.published_data import collections
 
 RESULT = RESULTS / "forecast_replay.json"
@@ -180,25 +180,17 @@ def main() -> None:
     paths = {path.name.partition("_")[0]: path for path in collections.find("forecasts")}
     if wrong := set(options.sports or ()) - paths.keys():
         parser.error(f"--sports has {', '.join(sorted(wrong))}; allowed are {', '.join(paths)}")
-    started = time.perf_counter()
-    found = []
+    run, found = Run(), []
     with (
         tempfile.TemporaryDirectory() as name,
-        webhook() as (hook, _),
-        service(Path(name), hook) as url,
-        httpx.Client(base_url=url, timeout=300) as http,
+        Hook(0) as hook,
+        without_model(Path(name), "--alarm-webhook", hook.url) as service,
+        httpx.Client(base_url=service.url, timeout=300) as http,
     ):
         for sport in options.sports or paths:
             found.append(replay(http, sport, read_games(paths[sport])))
-            print(f"{time.perf_counter() - started:.0f} s: {sport}, alarm {found[-1]['end']['alarm']}", flush=True)
-    result = {
-        **circumstances("numpy", "scipy"),
-        "seconds": round(time.perf_counter() - started, 1),
-        "look": LOOK,
-        "sports": found,
-    }
-    print(markdown(result))
-    write(options.out, result)
+            run.say(f"{sport}, alarm {found[-1]['end']['alarm']}")
+    run.finish(options.out, markdown, look=LOOK, sports=found)
 
 
 if __name__ == "__main__":

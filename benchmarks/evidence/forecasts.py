@@ -18,7 +18,6 @@ are off for a day or a season at a time, in either direction, and are right on a
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -29,7 +28,7 @@ from scipy.stats import t as student
 
 import trueodds
 from benchmarks.evidence.decision_questions import Games, read_games
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, options_parser
 from pipeline.published_data import collections
 from service.alarm import AlarmState
 from service.settings import Settings
@@ -245,7 +244,7 @@ if __name__ == "__main__":
     parser.add_argument("--runs", type=int, default=1000, help="simulations of intervals per sport and dependence")
     parser.add_argument("--streams", type=int, default=100, help="simulations of the alarm")
     chosen = parser.parse_args()
-    started = time.perf_counter()
+    run = Run()
     paths = collections.find("forecasts")
     games = {path.name.partition("_")[0]: read_games(path) for path in paths}
     coverage = [
@@ -254,14 +253,12 @@ if __name__ == "__main__":
          "alarm": alarm_share(name, games[name], by, chosen.streams, 7)}
         for name in SPORTS for kind, by in SHIFTS.items()
     ]  # fmt: skip
-    result = {
-        **circumstances("numpy", "scipy"),
-        "seconds": round(time.perf_counter() - started, 1),
-        "level": LEVEL,
-        "runs": chosen.runs,
-        "streams": chosen.streams,
-        "sports": [sport(name, games[name]) for name in SPORTS],
-        "coverage": coverage,
-    }
-    print(markdown(result))
-    write(chosen.out, result)
+    run.finish(
+        chosen.out,
+        markdown,
+        level=LEVEL,
+        runs=chosen.runs,
+        streams=chosen.streams,
+        sports=[sport(name, games[name]) for name in SPORTS],
+        coverage=coverage,
+    )

@@ -9,15 +9,13 @@ those of `trueodds.reports.verdict.verdict_of`, with the alarm and the advice of
 
 from __future__ import annotations
 
-import sys
-import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, options_parser, whole_from
 from benchmarks.streams import Pool, pool
 from service.alarm import AlarmState, advice_of, alarm_of
 from service.settings import Settings
@@ -125,24 +123,15 @@ def markdown(found: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = options_parser(__doc__, RESULT)
-    parser.add_argument("--streams", type=int, default=100, help="per setting")
+    parser.add_argument("--streams", type=whole_from(1), default=100, help="per setting")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    if options.streams < 1:
-        parser.error(f"--streams is {options.streams}; allowed: 1 or more")
-    started = time.perf_counter()
+    run = Run()
     measured = []
     for rows in map(pool, "ABC"):
         measured += [asdict(words(rows, truth, options.streams, options.seed)) for truth in SHIFTS]
-        print(f"{time.perf_counter() - started:.0f} s: {rows.shape}", file=sys.stderr, flush=True)
-    found = {
-        **circumstances("numpy", "scipy"),
-        "seconds": round(time.perf_counter() - started, 1),
-        "looks": LOOKS.tolist(),
-        "words": measured,
-    }
-    write(options.out, found)
-    print(markdown(found))
+        run.say(rows.shape)
+    run.finish(options.out, markdown, looks=LOOKS.tolist(), words=measured)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,6 @@ and 100 classes, and rare costly errors. Many candidates: 10 equal ones in turn,
 from __future__ import annotations
 
 import json
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.evidence.judge_streams import LABELS, LEVEL, Judged, Population, judged, of_records, stopped, synthetic
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, conclude, options_parser
 from pipeline.recalibrate import Rules
 from tools.tables.markdown import table
 from trueodds.metrics import gain_evidence
@@ -165,32 +163,31 @@ def main() -> None:
     parser.add_argument("--records", type=Path, help="folder of the nets' records; the result is written with it alone")
     parser.add_argument("--runs", type=int, default=RUNS, help="streams a population")
     options = parser.parse_args()
-    start, populations = time.perf_counter(), synthetic()
+    run, populations = Run(), synthetic()
     if options.records is not None:
         populations = of_records(options.records) + populations
     settings = []
     for population in populations:
         settings.append(measure(population, options.runs))
-        print(json.dumps(settings[-1]), file=sys.stderr, flush=True)
+        run.say(json.dumps(settings[-1]))
+    runs = f" --runs {options.runs}" if options.runs != RUNS else ""
     equal = next(p for p in populations if p.name.endswith("equal"))
     turns = [
         {"budget": budget, "runs": options.runs, "wrong": in_turn(equal, options.runs, budget)}
         for budget in ("each", "together")
     ]
-    found: dict[str, Any] = {
-        **circumstances("numpy"),
-        "command": "python -m benchmarks.evidence.judge --records FOLDER"
-        + (f" --runs {options.runs}" if options.runs != RUNS else ""),
-        "minutes": (time.perf_counter() - start) / 60,
-        "labels": LABELS,
-        "level": LEVEL,
-        "settings": settings,
-        "turns": turns,
-    }
-    found["summary"] = summary(settings, turns)
-    if options.records is not None:
-        write(RESULT, found)
-    print(markdown(found))
+    conclude(
+        options.records and RESULT,
+        markdown,
+        packages=("numpy",),
+        command=f"python -m benchmarks.evidence.judge --records FOLDER{runs}",
+        minutes=run.seconds / 60,
+        labels=LABELS,
+        level=LEVEL,
+        settings=settings,
+        turns=turns,
+        summary=summary(settings, turns),
+    )
 
 
 if __name__ == "__main__":

@@ -17,9 +17,6 @@ Delays of 5,000 labels are exponential: the same for all, or shorter for wrong a
 
 from __future__ import annotations
 
-import json
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -28,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, options_parser, whole_from
 from benchmarks.shapes import chance_at
 from benchmarks.streams import POOL, Pool, pool
 from trueodds.metrics import (
@@ -228,12 +225,10 @@ def markdown(found: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = options_parser(__doc__, RESULT)
-    parser.add_argument("--runs", type=int, default=200, help="per setting; five times as many of 400 labels")
+    parser.add_argument("--runs", type=whole_from(1), default=200, help="per setting; five times as many of 400 labels")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    if options.runs < 1:
-        parser.error(f"--runs is {options.runs}; allowed is 1 or more")
-    started, given = time.perf_counter(), (options.runs, options.seed)
+    run, given = Run(), (options.runs, options.seed)
     choices: list[Choice] = []
     warned: list[Warned] = []
     delays: list[Late] = []
@@ -242,7 +237,7 @@ def main() -> None:
         for truth in rows.chances if shape in PILED else ("calibrated", "T = 1.25"):
             for labelling in (*rules(rows), WRONG):
                 choices.append(chosen(rows, truth, labelling, *given))
-                print(*asdict(choices[-1]).values(), file=sys.stderr, flush=True)
+                run.say(*asdict(choices[-1]).values())
         warned += [few(rows, labelling, 5 * options.runs, options.seed) for labelling in (*rules(rows), WITHIN)]
         for truth in () if shape in PILED else ("calibrated", "T = 2.5"):
             delays += [late(rows, truth, factor, *given) for factor in (1.0, 1.2, 2.0)]
@@ -253,10 +248,10 @@ def main() -> None:
     def lowest(name: str) -> float:
         return float(np.nanmin([getattr(o, name) for o in weighable]))
 
-    found = {
-        **circumstances("numpy", "scipy"),
-        "seconds": round(time.perf_counter() - started, 1),
-        "summary": {
+    run.finish(
+        options.out,
+        markdown,
+        summary={
             "lowest_plain_coverage": lowest("covered_plain"),
             "lowest_coverage_by_counts": lowest("covered"),
             "lowest_coverage_by_chances": lowest("covered_known"),
@@ -266,13 +261,10 @@ def main() -> None:
             "least_warned_within_bins": min(o.warned for o in warned if o.labelling == WITHIN),
             "false_warnings_of_delay": max(o.warned for o in delays if o.factor == 1),
         },
-        "choice": [{name: None if value != value else value for name, value in asdict(o).items()} for o in choices],
-        "few": [asdict(o) for o in warned],
-        "delay": [asdict(o) for o in delays],
-    }
-    write(options.out, found)
-    print(markdown(found))
-    print(json.dumps(found["summary"], indent=1))
+        choice=[{name: None if value != value else value for name, value in asdict(o).items()} for o in choices],
+        few=[asdict(o) for o in warned],
+        delay=[asdict(o) for o in delays],
+    )
 
 
 if __name__ == "__main__":

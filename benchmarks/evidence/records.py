@@ -6,7 +6,7 @@
 
 Each split takes half of the 10,000 rows for the fit, and measures on the other half. A split reaches the floor if its
 ECE, in 15 bins, is at most the 95th percentile that a calibrated model of the same confidences shows. `select` chooses
-by cross-validation within the first half. The seconds are those of one fit, on one thread.
+by cross-validation within the first half. The seconds are the processor time of one fit, on one thread.
 
 Other packages run with their defaults, if they are installed. The result names those that are not.
 """
@@ -14,7 +14,6 @@ Other packages run with their defaults, if they are installed. The result names 
 from __future__ import annotations
 
 import importlib
-import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -25,7 +24,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.record import RESULTS, circumstances, installed, options_parser, write
+from benchmarks.library.calibrators import frozen_net
+from benchmarks.record import RESULTS, Run, circumstances, installed, options_parser, write
 from pipeline.published_data import collections
 from trueodds import calibrators, logits_of, metrics
 from trueodds.calibrators import FitError
@@ -41,7 +41,7 @@ SPLITS = 20
 LEAST = 1e-38
 """Smallest probability of a record. Records in float32 round smaller ones to 0."""
 LIMIT = 60.0
-"""Seconds of a fit, after which the other splits of this package's method are left out."""
+"""Seconds of processor time of a fit, after which the other splits of this package's method are left out."""
 ORDERED = "ordered_temperature"
 """Calibrator of ordered classes, which these records do not have."""
 
@@ -64,22 +64,9 @@ def scikit_learn(method: str) -> Fit:
     """Return scikit-learn's calibration of given scores."""
 
     def fit(logits_NC: Array, labels_N: Labels) -> Callable[[Array], Array]:
-        from sklearn.base import BaseEstimator, ClassifierMixin
         from sklearn.calibration import CalibratedClassifierCV
-        from sklearn.frozen import FrozenEstimator
 
-        class Scores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-            def fit(self, x: Any, y: Any) -> Any:
-                self.classes_ = np.arange(x.shape[1])
-                return self
-
-            def decision_function(self, x: Any) -> Any:
-                return x
-
-            def predict(self, x: Any) -> Any:
-                return x.argmax(axis=1)
-
-        net = FrozenEstimator(Scores().fit(logits_NC, labels_N))
+        net = frozen_net(logits_NC, labels_N)
         predict: Callable[[Array], Array] = (
             CalibratedClassifierCV(net, method=method).fit(logits_NC, labels_N).predict_proba
         )
@@ -135,6 +122,16 @@ def venn_abers(logits_NC: Array, labels_N: Labels) -> Callable[[Array], Array]:
     return predict
 
 
+def mapie(logits_NC: Array, labels_N: Labels) -> Callable[[Array], Array]:
+    """Fit the top-label calibrator of MAPIE, which leaves the probabilities of the other labels NaN."""
+    calibration = importlib.import_module("mapie.calibration")
+    net = frozen_net(logits_NC, labels_N)
+    predict: Callable[[Array], Array] = (
+        calibration.TopLabelCalibrator(net, cv="prefit").fit(logits_NC, labels_N).predict_proba
+    )
+    return predict
+
+
 METHODS: dict[str, dict[str, Fit]] = {
     OURS: {**{name: ours(name) for name in calibrators.names() if name != ORDERED}, "select": select},
     "scikit-learn": {method: scikit_learn(method) for method in ("temperature", "sigmoid", "isotonic")},
@@ -159,6 +156,7 @@ METHODS: dict[str, dict[str, Fit]] = {
         )
     },
     "venn-abers": {"VennAbersCalibrator": venn_abers},
+    "mapie": {"TopLabelCalibrator": mapie},
 }
 """Package -> method -> its fit."""
 
@@ -177,15 +175,19 @@ def halves(rows: int, split: int) -> tuple[Labels, Labels]:
 
 
 def figures(p_NC: Array, labels_N: Labels) -> dict[str, float]:
-    """Measure probabilities: error, NLL in nats, ECE in 15 bins, and its noise floor."""
+    """Measure probabilities: error, NLL in nats, ECE in 15 bins, and its noise floor.
+
+    Rows with NaN have the probability of the top label alone, so they have no NLL.
+    """
     p_NC = np.asarray(p_NC, np.float64)
-    correct_N = p_NC.argmax(axis=1) == labels_N
-    sums = CalibrationSums.from_top(np.minimum(p_NC.max(axis=1), 1.0), correct_N)
+    correct_N = np.nanargmax(p_NC, axis=1) == labels_N
+    sums = CalibrationSums.from_top(np.minimum(np.nanmax(p_NC, axis=1), 1.0), correct_N)
     floor = metrics.noise_floor(sums)
     true_N = p_NC[np.arange(len(p_NC)), labels_N]
+    nll = {} if np.isnan(p_NC).any() else {"nll": float(-np.log(np.maximum(true_N, LEAST)).mean())}
     return {
         "error": float(1 - correct_N.mean()),
-        "nll": float(-np.log(np.maximum(true_N, LEAST)).mean()),
+        **nll,
         "ece": metrics.ece_interval(sums).ece,
         "floor": floor.mean,
         "floor_p95": floor.p95,
@@ -197,12 +199,12 @@ def measured(logits_NC: Array, labels_N: Labels, fit: Fit, splits: int) -> dict[
     found, seconds = [], []
     for split in range(splits):
         fitted_rows, rows = halves(len(labels_N), split)
-        started = time.perf_counter()
+        started = time.process_time()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of other packages
                 calibrator = fit(logits_NC[fitted_rows], labels_N[fitted_rows])
-                seconds.append(time.perf_counter() - started)
+                seconds.append(time.process_time() - started)
                 found.append(figures(calibrator(logits_NC[rows]), labels_N[rows]))
         except (FitError, ValueError, RuntimeError, TypeError, AttributeError) as error:
             return {"problem": " ".join(str(error).split())[:200]}
@@ -243,8 +245,9 @@ def _line(row: dict[str, Any], splits: int) -> str:
     if "problem" in row:
         return f"{name} | {row['problem']} | | | | | |"
     less = f" ({row['splits']} of {splits} splits)" if row["splits"] < splits else ""
+    nll = f"{row['nll']:.4f}" if "nll" in row else "-"
     return (
-        f"{name}{less} | {row['nll']:.4f} | {row['error']:.2%} | {row['ece']:.4f} | {row['floor']:.4f}"
+        f"{name}{less} | {nll} | {row['error']:.2%} | {row['ece']:.4f} | {row['floor']:.4f}"
         f" ({row['floor_p95']:.4f}) | {row['reached']:.0%} | {row['seconds']:.3g} |"
     )
 
@@ -262,7 +265,7 @@ def main() -> None:
     absent = missing([name for name in options.packages if name != OURS])
     records: list[dict[str, Any]] = []
     result: dict[str, Any] = {}
-    started = time.perf_counter()
+    run = Run()
     for path in collections.find("records"):
         logits_NC, labels_N = read(path)
         rows = []
@@ -270,13 +273,13 @@ def main() -> None:
             for method, fit in METHODS[package].items() if package not in absent else ():
                 row = {"package": package, "method": method, **measured(logits_NC, labels_N, fit, options.splits)}
                 rows.append(row)
-                print(f"{time.perf_counter() - started:.0f} s: {path.stem} {row}", file=sys.stderr, flush=True)
+                run.say(f"{path.stem} {row}")
         records.append({"record": path.stem, "rows": len(labels_N), "classes": logits_NC.shape[1], "methods": rows})
         result = {
             **circumstances("numpy", "scipy", *(name for name in METHODS if name != OURS)),
             "splits": options.splits,
             "missing": absent,
-            "seconds": round(time.perf_counter() - started, 1),
+            "seconds": run.seconds,
             "records": records,
         }
         write(options.out, result)

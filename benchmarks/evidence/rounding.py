@@ -11,10 +11,6 @@ two decimals. Each answer is right with its unrounded confidence, or the pile al
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 import trueodds
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, Run, circumstances, options_parser
 from benchmarks.streams import Pool, first_alarms
 from trueodds.calibrators.fitting.rounded import Rounded
 from trueodds.metrics import CalibrationSums, calibration_test, cell_of, ece, ece_interval, ks_test, noise_floor
@@ -229,40 +225,36 @@ def summary_of(records: list[Record], ties: list[Ties], alarms: list[Alarms]) ->
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options_parser(__doc__, RESULT)
     parser.add_argument("--records", type=Path, metavar="FOLDER", help="test records of nets (default: none)")
     parser.add_argument("--runs", type=int, default=300, help="per population of ties and number of answers")
     parser.add_argument("--streams", type=int, default=100, help="per population, for the alarm")
     parser.add_argument("--splits", type=int, default=4, help="per record")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
-    started = time.perf_counter()
+    run = Run()
     records, ties, alarms = list[Record](), list[Ties](), list[Alarms]()
     for path in sorted(options.records.glob("*.npz")) if options.records else []:
         records.append(of_record(path, options.splits, options.seed))
-        print(*asdict(records[-1]).values(), file=sys.stderr, flush=True)
+        run.say(*asdict(records[-1]).values())
     for spread in SPREADS:
         for truth in PILES:
             for n in SIZES:
                 ties.append(of_ties(spread, truth, n, options.runs, options.seed))
-                print(*asdict(ties[-1]).values(), file=sys.stderr, flush=True)
+                run.say(*asdict(ties[-1]).values())
             alarms.append(of_alarm(spread, truth, options.streams, 20_000, options.seed))
-            print(*asdict(alarms[-1]).values(), file=sys.stderr, flush=True)
-    found = {
-        **circumstances("numpy", "scipy"),
-        "seconds": round(time.perf_counter() - started, 1),
-        "step": STEP,
-        "level": LEVEL,
-        "summary": summary_of(records, ties, alarms),
-        "records": [asdict(one) for one in records],
-        "ties": [{k: None if v != v else v for k, v in asdict(one).items()} for one in ties],
-        "alarms": [asdict(one) for one in alarms],
-    }
-    found["command"] = found["command"].replace(str(options.records), "FOLDER")
-    write(options.out, found)
-    print(markdown(found))
-    print(json.dumps(found["summary"], indent=1))
+            run.say(*asdict(alarms[-1]).values())
+    run.finish(
+        options.out,
+        markdown,
+        command=circumstances()["command"].replace(str(options.records), "FOLDER"),
+        step=STEP,
+        level=LEVEL,
+        summary=summary_of(records, ties, alarms),
+        records=[asdict(one) for one in records],
+        ties=[{k: None if v != v else v for k, v in asdict(one).items()} for one in ties],
+        alarms=[asdict(one) for one in alarms],
+    )
 
 
 if __name__ == "__main__":

@@ -8,9 +8,6 @@ plug-in ECE against its noise floor's 95th percentile.
 
 from __future__ import annotations
 
-import json
-import sys
-import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtrc
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, options_parser, whole_from
 from benchmarks.shapes import chance_at, pool_logits
 from trueodds.metrics import CalibrationSums, calibration_test, ece, noise_floor
 
@@ -87,12 +84,12 @@ def markdown(found: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = options_parser(__doc__, RESULT)
-    parser.add_argument("--runs", type=int, default=1000, help="per calibrated setting; the others take a fifth")
+    parser.add_argument(
+        "--runs", type=whole_from(5), default=1000, help="per calibrated setting; a fifth for the others"
+    )
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    if options.runs < 5:
-        parser.error(f"--runs is {options.runs}; allowed is 5 or more")
-    started = time.perf_counter()
+    run = Run()
     outcomes = []
     for shape in "ABCD":
         logits_NC = pool_logits(shape, POOL, seed=13)
@@ -101,12 +98,12 @@ def main() -> None:
             runs = options.runs if truth == "calibrated" else options.runs // 5
             for n in SIZES if truth == "calibrated" else SIZES[1:3]:
                 outcomes.append(measure(shape, truth, confidence, chance, n, runs, options.seed))
-                print(*asdict(outcomes[-1]).values(), file=sys.stderr, flush=True)
+                run.say(*asdict(outcomes[-1]).values())
     sizes = [o.test for o in outcomes if o.truth == "calibrated"]
-    found = {
-        **circumstances("numpy", "scipy"),
-        "seconds": round(time.perf_counter() - started, 1),
-        "summary": {
+    run.finish(
+        options.out,
+        markdown,
+        summary={
             "lowest_size": min(sizes),
             "highest_size": max(sizes),
             "mean_power": {
@@ -114,11 +111,8 @@ def main() -> None:
                 for name in ("test", "chi_square", "plug_in")
             },
         },
-        "settings": [asdict(o) for o in outcomes],
-    }
-    write(options.out, found)
-    print(markdown(found))
-    print(json.dumps(found["summary"], indent=1))
+        settings=[asdict(o) for o in outcomes],
+    )
 
 
 if __name__ == "__main__":

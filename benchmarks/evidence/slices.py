@@ -12,12 +12,11 @@ less often than predicted.
 from __future__ import annotations
 
 import sys
-import time
 from typing import Any
 
 import numpy as np
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, options_parser, whole_from
 from benchmarks.streams import Pool, pool
 from trueodds.metrics import CalibrationSums, ece_test
 from trueodds.reports.slices import FALSE_DISCOVERY_RATE, benjamini_hochberg
@@ -92,21 +91,12 @@ def markdown(found: Numbers) -> str:
 
 def main() -> None:
     parser = options_parser(__doc__, RESULT)
-    parser.add_argument("--tables", type=int, default=200, help="of each kind")
+    parser.add_argument("--tables", type=whole_from(1), default=200, help="of each kind")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    if options.tables < 1:
-        parser.error(f"--tables is {options.tables}; allowed is 1 or more")
-    started, rng = time.perf_counter(), np.random.default_rng(options.seed)
+    run, rng = Run(), np.random.default_rng(options.seed)
     pools = [pool(shape) for shape in SHAPES]
-    results = {"sound": sound(pools, options.tables, rng), "off": off(pools, options.tables, rng)}
-    document = {
-        **circumstances("numpy", "scipy"),
-        "seconds": round(time.perf_counter() - started, 1),
-        **results,
-    }
-    write(options.out, document)
-    print(markdown(results))
+    run.finish(options.out, markdown, sound=sound(pools, options.tables, rng), off=off(pools, options.tables, rng))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
     python -m benchmarks.faults                                # 300 kills, 10,000 bodies, ...: half an hour
     python -m benchmarks.faults --only kills --kills 20        # the result keeps its other faults
     python -m benchmarks.faults --store postgresql://...       # adds kills over a database, and cuts of its network
-    python -m benchmarks.faults --table
 
 It uses real processes and sockets and the tests' own code (tests/service/test_faults.py does a dozen of each). After
 every fault the service is asked for everything that a client knows. Each acknowledged prediction takes its label, each
@@ -18,12 +17,8 @@ import asyncio
 import contextlib
 import json
 import os
-import platform
 import secrets
-import shlex
-import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -53,7 +48,7 @@ from benchmarks.faults.ledger import Ledger
 from benchmarks.faults.process import Service
 from benchmarks.faults.report import markdown
 from benchmarks.faults.watch import watched
-from benchmarks.record import RESULTS, commit, options_parser, processor, write
+from benchmarks.record import RESULTS, Run, circumstances, options_parser, write
 from trueodds.bundle import open_models
 
 RESULT = RESULTS / "faults.json"
@@ -290,21 +285,8 @@ def _kept(ledger: Ledger) -> Found:
 
 
 def main() -> None:
-    first = (
-        "kills",
-        "kills_postgresql",
-        "disk",
-        "clock",
-        "bundles",
-        "buckets",
-        "bodies",
-        "clients",
-        "floods",
-        "crowds",
-    )
-    names = (*first, "damaged_files", "database", "full_volume", "publishers", "replicas", "restarts")
+    names = [name for name in vars(Faults) if not name.startswith("_")]
     parser = options_parser(__doc__, RESULT)
-    parser.add_argument("--table", action="store_true", help="print the committed result as a table; do nothing")
     parser.add_argument("--only", nargs="+", choices=names, default=names)
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--bodies", type=int, default=10_000)
@@ -313,24 +295,18 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--store", help="postgresql://..., where schemas may be made, for kills and cuts")
     options = parser.parse_args()
-    if options.table:
-        print(markdown(json.loads(options.out.read_text(encoding="utf-8"))))
-        return
-    started, found = time.perf_counter(), dict[str, Any]()
+    run, found = Run(), dict[str, Any]()
     with tempfile.TemporaryDirectory() as folder:
         faults = Faults(options, Path(folder))
         for name in options.only:
-            run: Callable[[], Found] = getattr(faults, name)
-            begin = time.perf_counter()
-            found[name] = {**run(), "seconds": round(time.perf_counter() - begin, 1)}
-            print(f"{time.perf_counter() - started:6.0f} s  {name}: {found[name]}", file=sys.stderr, flush=True)
+            fault: Callable[[], Found] = getattr(faults, name)
+            own = Run()
+            found[name] = {**fault(), "seconds": own.seconds}
+            run.say(f"{name}: {found[name]}")
     how = {
-        "command": shlex.join(["python", "-m", "benchmarks.faults", *sys.argv[1:]]),
-        "commit": commit(),
-        "processor": processor(),
+        **circumstances(),
         "cores": len(os.sched_getaffinity(0)),
-        "python": platform.python_version(),
-        "seconds": round(time.perf_counter() - started, 1),
+        "seconds": run.seconds,
     }
     if options.only is not names and options.out.exists():
         result = json.loads(options.out.read_text(encoding="utf-8"))

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.parse
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -193,3 +194,10 @@ class Service:
 
     def __exit__(self, *error: object) -> None:
         self.stop()
+
+
+@contextlib.contextmanager
+def without_model(folder: Path, *options: str, store: str | None = None) -> Iterator[Service]:
+    """Run a service that has no model until the block ends. Its store is in `folder`, unless `store` names another."""
+    with Service(folder, folder / "none", *options, store=store) as service:
+        yield service.start()

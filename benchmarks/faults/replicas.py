@@ -6,6 +6,7 @@ The clocks stand on both sides of a full hour, so that they disagree about the h
 from __future__ import annotations
 
 import http.server
+import json
 import threading
 import time
 import urllib.parse
@@ -26,16 +27,14 @@ ALARM_SECONDS = 10.0
 
 
 class Hook:
-    """A slow webhook, so that a second call would begin during the first."""
+    """A webhook that keeps the messages it receives. It is slow, so that a second call would begin during the first."""
 
     def __init__(self, seconds: float = 2.5) -> None:
-        hook = self
-        self.calls = 0
+        self.messages = messages = list[dict[str, Any]]()
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                hook.calls += 1
-                self.rfile.read(int(self.headers.get("content-length", 0)))
+                messages.append(json.loads(self.rfile.read(int(self.headers.get("content-length", 0)))))
                 time.sleep(seconds)
                 self.send_response(204)
                 self.end_headers()
@@ -96,9 +95,9 @@ def run_apart(
         done["rounds"] += 1
     labelled = ledger.labelled_by.items()
     done["labelled_elsewhere"] = sum(url != ledger.answered_by[id_] for id_, url in labelled)
-    done["webhook_calls"] = hook.calls
-    if hook.calls != 1:
-        raise LostError(f"the webhook was called {hook.calls} times for one alarm")
+    done["webhook_calls"] = len(hook.messages)
+    if len(hook.messages) != 1:
+        raise LostError(f"the webhook was called {len(hook.messages)} times for one alarm")
     if any("Traceback" in service.log() for service in services):
         raise LostError("".join(service.log()[-2000:] for service in services))
     return done

@@ -12,7 +12,6 @@ quarter of the runs.
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, options_parser
 from benchmarks.shapes import pool_logits
 from trueodds.metrics import classwise_ece_interval, softmax
 
@@ -160,7 +159,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.runs < 1 or not set(options.nets) <= set(SIZES):
         parser.error(f"--runs is {options.runs}, --nets {options.nets!r}; allowed are runs >= 1 and letters of ABCD")
-    started, outcomes = time.perf_counter(), list[Outcome]()
+    run, outcomes = Run(), list[Outcome]()
     for net in options.nets:
         for population in populations(net):
             for n in SIZES[net]:
@@ -168,17 +167,15 @@ def main() -> None:
                 outcomes.append(o := measure(population, n, runs, options.seed))
                 words = f"{o.net} {o.truth:15} n = {o.n:6}: {o.classwise_ece:.5f} covered {o.covered:.3f}"
                 sides = f"too high {o.too_high:.3f} too low {o.too_low:.3f} width {o.width:.5f} {o.seconds} s"
-                print(f"{time.perf_counter() - started:4.0f} s {words} {sides}", file=sys.stderr, flush=True)
-    record = {
-        **circumstances("numpy", "scipy"),
-        "seconds": round(time.perf_counter() - started, 1),
-        "bins": BINS,
-        "level": LEVEL,
-        "summary": {WORDS[net]: summary([o for o in outcomes if o.net == net]) for net in options.nets},
-        "settings": [asdict(o) for o in outcomes],
-    }
-    write(options.out, record)
-    print(markdown(record))
+                run.say(f"{words} {sides}")
+    run.finish(
+        options.out,
+        markdown,
+        bins=BINS,
+        level=LEVEL,
+        summary={WORDS[net]: summary([o for o in outcomes if o.net == net]) for net in options.nets},
+        settings=[asdict(o) for o in outcomes],
+    )
 
 
 if __name__ == "__main__":

@@ -11,16 +11,13 @@ saving.
 
 from __future__ import annotations
 
-import json
-import sys
-import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, options_parser, whole_from
 from trueodds.metrics import CELLS, Costs, decision_cost
 
 LEVEL, SEED, PROMISE = 0.95, 1, 0.93
@@ -114,11 +111,9 @@ def markdown(result: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = options_parser(__doc__, RESULT)
-    parser.add_argument("--runs", type=int, default=250, help="samples per setting")
+    parser.add_argument("--runs", type=whole_from(1), default=250, help="samples per setting")
     options = parser.parse_args()
-    if options.runs < 1:
-        parser.error(f"--runs is {options.runs}; allowed are whole numbers from 1 on")
-    started, outcomes = time.perf_counter(), list[Outcome]()
+    run, outcomes = Run(), list[Outcome]()
     for n in SIZES:
         for centre in CENTRES:
             for temperature in TEMPERATURES:
@@ -129,16 +124,8 @@ def main() -> None:
                         f"{n:6} rows, z about {centre:4}, T = {temperature}, miss {costs.miss:4}, alarm {costs.alarm:4}"
                     )
                     both = f"cost covered {o.cost_covered:.3f}, saving {o.saving_covered:.3f}"
-                    print(f"{time.perf_counter() - started:4.0f} s {words}: {both}", file=sys.stderr, flush=True)
-    result = {
-        **circumstances("numpy", "scipy"),
-        "seconds": round(time.perf_counter() - started, 1),
-        "level": LEVEL,
-        "summary": summary(outcomes),
-        "settings": [asdict(o) for o in outcomes],
-    }
-    write(options.out, result)
-    print(json.dumps(result["summary"], indent=1))
+                    run.say(f"{words}: {both}")
+    run.finish(options.out, markdown, level=LEVEL, summary=summary(outcomes), settings=[asdict(o) for o in outcomes])
 
 
 if __name__ == "__main__":

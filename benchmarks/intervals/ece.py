@@ -11,9 +11,6 @@ ECE is the truth without simulation error.
 
 from __future__ import annotations
 
-import json
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -23,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, options_parser
 from benchmarks.shapes import SHAPES, chance_at, pool_logits
 from trueodds.metrics import CalibrationSums, ece_interval
 from trueodds.metrics.intervals import calibration_error
@@ -148,21 +145,6 @@ def measure(population: Population, n: int, runs: int, seed: int) -> Outcome:
     )
 
 
-def table(outcomes: list[Outcome]) -> str:
-    """Return a text table, one line per setting."""
-    lines = [
-        f"{'shape':5} {'truth':22} {'ECE':>6} {'n':>6}  {'covered':>7} {'width':>7}"
-        f"  {'too high':>8} {'too low':>7}  {'plain: cov.':>11} {'width':>7}  {'bias':>7} {'plug-in':>7}"
-    ]
-    lines += [
-        f"{o.shape:5} {o.truth:22} {o.ece:6.4f} {o.n:6d}  {o.covered:7.3f} {o.width:7.4f}"
-        f"  {o.too_high:8.3f} {o.too_low:7.3f}  {o.covered_plain:11.3f} {o.width_plain:7.4f}"
-        f"  {100 * o.bias_estimate:+7.2f} {100 * o.bias_plug_in:+7.2f}"
-        for o in outcomes
-    ]
-    return "\n".join(lines)
-
-
 def summary(outcomes: list[Outcome]) -> dict[str, Any]:
     """Return the lowest coverage, the share of settings that reach the nominal coverage, and mean widths."""
     lowest = min(outcomes, key=lambda o: o.covered)
@@ -206,31 +188,20 @@ def main() -> None:
         parser.error(
             f"--runs is {options.runs}, --shapes {options.shapes!r}; allowed are runs >= 1 and letters of ABCD"
         )
-    started = time.perf_counter()
+    run = Run()
     outcomes: list[Outcome] = []
     for shape in options.shapes:
         for population in populations(shape):
             for n in SIZES[shape]:
-                outcomes.append(measure(population, n, options.runs, options.seed))
-                o, elapsed = outcomes[-1], time.perf_counter() - started
-                done = f"{len(outcomes)}/{18 * len(options.shapes)}, {elapsed:.0f} s"
-                print(f"{done:>12}: {shape} {o.truth}, n = {n}: covered {o.covered:.3f}", file=sys.stderr, flush=True)
+                outcomes.append(o := measure(population, n, options.runs, options.seed))
+                sides = f"covered {o.covered:.3f} too high {o.too_high:.3f} too low {o.too_low:.3f}"
+                run.say(f"{shape} {o.truth:22} n = {n:6}: {sides} width {o.width:.4f} plain {o.width_plain:.4f}")
     summaries = {
         name: summary(members)
         for name, letters in GROUPS.items()
         if (members := [o for o in outcomes if o.shape in letters])
     }
-    found = {
-        **circumstances("numpy", "scipy"),
-        "seconds": round(time.perf_counter() - started, 1),
-        "bins": BINS,
-        "level": LEVEL,
-        "summary": summaries,
-        "settings": [asdict(o) for o in outcomes],
-    }
-    write(options.out, found)
-    print(table(outcomes))
-    print(json.dumps(summaries, indent=1))
+    run.finish(options.out, markdown, bins=BINS, level=LEVEL, summary=summaries, settings=[asdict(o) for o in outcomes])
 
 
 if __name__ == "__main__":

@@ -11,14 +11,13 @@ The interval's coverage is over samples of images; the truth is the value over a
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, options_parser, whole_from
 from trueodds import metrics
 
 Array = npt.NDArray[np.float64]
@@ -119,20 +118,16 @@ def markdown(record: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = options_parser(__doc__, RESULT)
-    parser.add_argument("--runs", type=int, default=1000, help="samples of images for each coverage")
+    parser.add_argument("--runs", type=whole_from(1), default=1000, help="samples of images for each coverage")
     options = parser.parse_args()
-    if options.runs < 1:
-        parser.error(f"--runs is {options.runs}; allowed are whole numbers from 1 on")
-    started = time.perf_counter()
-    record = {
-        **circumstances("numpy", "scipy"),
-        "images": IMAGES,
-        "votes": PEOPLE,
-        "people": [asdict(measure(spread, options.runs)) for spread in SPREADS],
-        "seconds": round(time.perf_counter() - started, 1),
-    }
-    write(options.out, record)
-    print(markdown(record))
+    run = Run()
+    run.finish(
+        options.out,
+        markdown,
+        images=IMAGES,
+        votes=PEOPLE,
+        people=[asdict(measure(spread, options.runs)) for spread in SPREADS],
+    )
 
 
 if __name__ == "__main__":

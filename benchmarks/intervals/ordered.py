@@ -13,8 +13,6 @@ False marks and false alarms are counted for calibrated models only. An alarm wa
 
 from __future__ import annotations
 
-import sys
-import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, ndtri
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, options_parser, whole_from
 from trueodds import metrics
 from trueodds.metrics import OrderedEProcess, OrderedSums
 from trueodds.sums.ordered import ordered_rows
@@ -54,19 +52,14 @@ class Population:
     def name(self) -> str:
         return f"{self.levels} levels, {self.width}{', rare' * self.rare}, {self.truth}"
 
-    def _cuts(self) -> Array:
-        if self.rare:  # the lowest cut leaves 1% of the scores above it
-            return np.linspace(ndtri(0.99), ndtri(0.99) + 1.5, self.levels - 1)
-        cuts: Array = ndtri(np.arange(1, self.levels) / self.levels)
-        return cuts
-
     def probabilities(self, score_N: Array) -> tuple[Array, Array]:
         """Return the predicted and the true probabilities of each level."""
         w = WIDTHS[self.width] * (0.5 if self.rare else 1.0)
         shift, wider = {"calibrated": (0.0, 1.0), "over-confident": (0.2, 2.0)}[self.truth]
-        said_NK = expit((score_N[:, None] - self._cuts()) / w)
-        true_NK = expit((score_N[:, None] - shift - self._cuts()) / (w * wider))
-        return _of_levels(said_NK), _of_levels(true_NK)
+        cuts_K = cuts(self.levels, self.rare)
+        said_NK = expit((score_N[:, None] - cuts_K) / w)
+        true_NK = expit((score_N[:, None] - shift - cuts_K) / (w * wider))
+        return of_levels(said_NK), of_levels(true_NK)
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[Array, npt.NDArray[np.intp]]:
         said_NC, true_NC = self.probabilities(rng.normal(size=n))
@@ -79,7 +72,16 @@ class Population:
         return float(sum(scores)) / POOL, float(((said_NC - true_NC) @ np.arange(self.levels)).mean())
 
 
-def _of_levels(at_least_NK: Array) -> Array:
+def cuts(levels: int, rare: bool) -> Array:
+    """Return the cuts between levels: at equal shares of the scores, or with 1% of the scores above the lowest."""
+    if rare:
+        return np.linspace(ndtri(0.99), ndtri(0.99) + 1.5, levels - 1)
+    found: Array = ndtri(np.arange(1, levels) / levels)
+    return found
+
+
+def of_levels(at_least_NK: Array) -> Array:
+    """Return the probability of each level, from those of "at least level k"."""
     padded_NC = np.pad(at_least_NK, ((0, 0), (1, 1)), constant_values=((0, 0), (1, 0)))
     return padded_NC[:, :-1] - padded_NC[:, 1:]
 
@@ -184,11 +186,11 @@ def markdown(record: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = options_parser(__doc__, RESULT)
-    parser.add_argument("--runs", type=int, default=200, help="samples per setting; a quarter of 20,000 rows")
+    parser.add_argument(
+        "--runs", type=whole_from(20), default=200, help="samples per setting; of 20,000 rows a quarter"
+    )
     options = parser.parse_args()
-    if options.runs < 20:
-        parser.error(f"--runs is {options.runs}; allowed are 20 and more")
-    started, settings, streams = time.perf_counter(), list[Outcome](), list[dict[str, Any]]()
+    run, settings, streams = Run(), list[Outcome](), list[dict[str, Any]]()
     for levels in (3, 10):
         for rare in (False, True):
             for width in WIDTHS:
@@ -197,27 +199,21 @@ def main() -> None:
                     for n, share in zip(SIZES, (1, 4), strict=True):
                         settings.append(o := measure(population, n, options.runs // share))
                         covered = f"{o.rps_covered:.3f} {o.bias_covered:.3f} {o.anytime_covered:.3f}"
-                        print(
-                            f"{time.perf_counter() - started:4.0f} s {o.population} n = {n} rps {o.rps:.4f} bias"
-                            f" {o.bias:+.4f} covered {covered} marks {o.false_marks}",
-                            file=sys.stderr,
-                            flush=True,
-                        )
+                        words = f"{o.population} n = {n} rps {o.rps:.4f} bias {o.bias:+.4f}"
+                        run.say(f"{words} covered {covered} marks {o.false_marks}")
                     streams.append(stream(population, options.runs // (4 if truth == "calibrated" else 20)))
-                    print(streams[-1], file=sys.stderr, flush=True)
-    record = {
-        **circumstances("numpy", "scipy"),
-        "seconds": round(time.perf_counter() - started, 1),
-        "level": LEVEL,
-        "settings_at_93_percent": {
+                    run.say(streams[-1])
+    run.finish(
+        options.out,
+        markdown,
+        level=LEVEL,
+        settings_at_93_percent={
             name: float(np.mean([getattr(one, name) >= PROMISE for one in settings]))
             for name in ("rps_covered", "bias_covered", "anytime_covered")
         },
-        "settings": [asdict(one) for one in settings],
-        "streams": streams,
-    }
-    write(options.out, record)
-    print(markdown(record))
+        settings=[asdict(one) for one in settings],
+        streams=streams,
+    )
 
 
 if __name__ == "__main__":

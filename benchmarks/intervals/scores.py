@@ -11,9 +11,6 @@ without simulation error.
 
 from __future__ import annotations
 
-import json
-import sys
-import time
 from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
@@ -21,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtrit
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, options_parser, whole_from
 from benchmarks.shapes import pool_logits
 from trueodds.metrics import CalibrationSums, score_interval, softmax
 from trueodds.metrics.intervals.proper_scores import Score
@@ -168,12 +165,10 @@ def markdown(found: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = options_parser(__doc__, RESULT)
-    parser.add_argument("--runs", type=int, default=1000, help="samples per setting")
+    parser.add_argument("--runs", type=whole_from(1), default=1000, help="samples per setting")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    if options.runs < 1:
-        parser.error(f"--runs is {options.runs}; allowed are whole numbers from 1 on")
-    started, outcomes = time.perf_counter(), list[Outcome]()
+    run, outcomes = Run(), list[Outcome]()
     for net in NETS:
         for population in populations(net):
             for n in SIZES:
@@ -181,22 +176,14 @@ def main() -> None:
                 for o in outcomes[-2:]:
                     words = f"{o.net:4} {o.truth:19} n = {o.n:5} {o.score:5} {o.errors:7.1f} errors"
                     both = f"covered {o.covered:.3f} ({o.covered_plain:.3f}) width {o.width:.4f} ({o.width_plain:.4f})"
-                    print(f"{time.perf_counter() - started:4.0f} s {words}: {both}", file=sys.stderr, flush=True)
+                    run.say(f"{words}: {both}")
     groups = {
         "fewer than 20 errors expected": (0, 20),
         "20 to 100 errors": (20, 100),
         "more than 100 errors": (100, np.inf),
     }
     summaries = {name: summary([o for o in outcomes if low <= o.errors < high]) for name, (low, high) in groups.items()}
-    found = {
-        **circumstances("numpy", "scipy"),
-        "seconds": round(time.perf_counter() - started, 1),
-        "level": LEVEL,
-        "summary": summaries,
-        "settings": [asdict(o) for o in outcomes],
-    }
-    write(options.out, found)
-    print(json.dumps(summaries, indent=1))
+    run.finish(options.out, markdown, level=LEVEL, summary=summaries, settings=[asdict(o) for o in outcomes])
 
 
 if __name__ == "__main__":

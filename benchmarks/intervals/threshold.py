@@ -21,10 +21,6 @@ from this file with the same exact binomial p-values.
 from __future__ import annotations
 
 import importlib.util
-import json
-import shlex
-import sys
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -36,7 +32,7 @@ from scipy.special import bdtr
 from scipy.stats import binom
 
 import trueodds
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, circumstances, options_parser, whole_from
 
 RISK, CONFIDENCE, SEED = 0.05, 0.95, 1
 ROWS, LABELS = 10_000, (100, 300, 1_000, 10_000)
@@ -260,13 +256,11 @@ def markdown(result: dict[str, Any]) -> str:
 def main() -> None:
     parser = options_parser(__doc__, RESULT)
     parser.add_argument("--records", type=Path, metavar="FOLDER", help="nets as .npz; without it, simulated ones only")
-    parser.add_argument("--runs", type=int, default=1000, help="replays per setting")
+    parser.add_argument("--runs", type=whole_from(1), default=1000, help="replays per setting")
     options = parser.parse_args()
-    if options.runs < 1:
-        parser.error(f"--runs is {options.runs}; allowed are whole numbers from 1 on")
     if options.records and not any(options.records.glob("*.npz")):
         parser.error(f"--records {options.records} holds no .npz; give the folder of the nets' records")
-    started, outcomes = time.perf_counter(), list[Outcome]()
+    run, outcomes = Run(), list[Outcome]()
     for record in records(options.records):
         plans = [(one_threshold, LABELS), (by_group, GROUP_LABELS), (with_costs, COST_LABELS)]
         for replay, sizes in plans[: 1 if record.name in ("ties", "edge") else 3]:
@@ -274,18 +268,15 @@ def main() -> None:
                 o = replay(record, labels, options.runs)
                 outcomes.append(o)
                 words = f"{o.net:>16} {o.kind:13} {labels:6} labels: broken {o.broken:3}, share {o.share:.3f}"
-                print(f"{time.perf_counter() - started:4.0f} s {words}, MAPIE {o.mapie}", file=sys.stderr, flush=True)
-    typed = ["FOLDER" if word == str(options.records) else word for word in sys.argv[1:]]
-    result = {
-        **circumstances("numpy", "scipy"),
-        "command": shlex.join(["python", "-m", "benchmarks.intervals.threshold", *typed]),
-        "seconds": round(time.perf_counter() - started, 1),
-        "mapie": "the package" if importlib.util.find_spec("mapie") else "its published algorithm",
-        "summary": summary(outcomes),
-        "settings": [asdict(o) for o in outcomes],
-    }
-    write(options.out, result)
-    print(json.dumps(result["summary"], indent=1))
+                run.say(f"{words}, MAPIE {o.mapie}")
+    run.finish(
+        options.out,
+        markdown,
+        command=circumstances()["command"].replace(str(options.records), "FOLDER"),
+        mapie="the package" if importlib.util.find_spec("mapie") else "its published algorithm",
+        summary=summary(outcomes),
+        settings=[asdict(o) for o in outcomes],
+    )
 
 
 if __name__ == "__main__":

@@ -104,24 +104,35 @@ def netcal(module: str, kind: str) -> Prepare:
     return prepare
 
 
+def frozen_net(logits_NC: npt.NDArray[np.floating], labels_N: npt.NDArray[np.integer]) -> Any:
+    """Return a fitted classifier of scikit-learn whose decision function returns the given logits."""
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.frozen import FrozenEstimator
+
+    class Logits(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+        def fit(self, x: Any, y: Any) -> Any:
+            self.classes_ = np.arange(x.shape[1])
+            return self
+
+        def decision_function(self, x: Any) -> Any:
+            return x
+
+        def predict(self, x: Any) -> Any:
+            return x.argmax(axis=1)
+
+        def predict_proba(self, X: Any) -> Any:  # MAPIE names the argument
+            from trueodds.metrics import softmax
+
+            return softmax(X)
+
+    return FrozenEstimator(Logits().fit(logits_NC, labels_N))
+
+
 def scikit_learn(method: str) -> Prepare:
     def prepare(data: Rows) -> Fit:
-        from sklearn.base import BaseEstimator, ClassifierMixin
         from sklearn.calibration import CalibratedClassifierCV
-        from sklearn.frozen import FrozenEstimator
 
-        class Logits(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-            def fit(self, x: Any, y: Any) -> Any:
-                self.classes_ = np.unique(y)
-                return self
-
-            def decision_function(self, x: Any) -> Any:
-                return x
-
-            def predict(self, x: Any) -> Any:
-                return x.argmax(axis=1)
-
-        net = FrozenEstimator(Logits().fit(*data))
+        net = frozen_net(*data)
 
         def run() -> Callable[[], Any]:
             fitted = CalibratedClassifierCV(net, method=method).fit(*data)

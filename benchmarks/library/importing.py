@@ -22,7 +22,7 @@ import numpy as np
 import onnxruntime as ort
 from PIL import Image
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, conclude, options_parser
 from trueodds.importing.import_options import ImportOptions, Preprocessing
 from trueodds.importing.importer import convert
 from trueodds.importing.labelled_rows import VALUES, ImportRows, read
@@ -121,15 +121,14 @@ def main() -> None:
     ratios = {
         name: statistics.median(own / of for own, of in zip(rates[name], rates["raw"], strict=True)) for name in AIMS
     }
-    record = {
-        **circumstances("onnxruntime"),
-        "setting": {"count": options.count, "rounds": options.rounds},
-        "rates": {name: statistics.median(each) for name, each in rates.items()},
-        "ratios": ratios,
-    }
-    print(markdown(record))
-    if options.write:
-        write(RESULT, record)
+    conclude(
+        RESULT if options.write else None,
+        markdown,
+        packages=("onnxruntime",),
+        setting={"count": options.count, "rounds": options.rounds},
+        rates={name: statistics.median(each) for name, each in rates.items()},
+        ratios=ratios,
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Time, peak memory and error of `trueodds.metrics`, torchmetrics, netcal, scikit-learn and relplot in one run.
 
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m benchmarks.library.metrics  # five minutes, 6 GB of memory
-    python -m benchmarks.library.metrics --table  # the table of docs/explanation/results.md, from the committed result
 
 Peers are measured if they can be imported; the result lists the missing ones. Everything runs on one thread. A time is
 the best of several calls of the public function, including input checks. Extra memory is the rise of the process's
@@ -13,7 +12,6 @@ calibration errors from torchmetrics and relplot.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -26,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, options_parser
 from trueodds import metrics
 
 RESULT = RESULTS / "metrics.json"
@@ -243,13 +241,9 @@ def _time(seconds: float) -> str:
 
 def main() -> None:
     parser = options_parser(__doc__, RESULT)
-    parser.add_argument("--table", action="store_true", help="print the committed result as a table; measure nothing")
     parser.add_argument("--quick", action="store_true", help="up to 100,000 rows and 100 classes only")
     options = parser.parse_args()
-    if options.table:
-        print(markdown(json.loads(options.out.read_text(encoding="utf-8"))))
-        return
-    started, found = time.perf_counter(), peers()
+    run, found = Run(), peers()
     sizes = [10**k for k in ((4, 5) if options.quick else (4, 5, 6, 7))]
     tables = [(100_000, 10), (100_000, 100)] + ([] if options.quick else [(100_000, 1_000)])
     cases = [top_label(n, found) for n in sizes]
@@ -257,15 +251,14 @@ def main() -> None:
         cases += from_rows(n, classes, found)
     for n in sizes[1:3]:
         cases += others(n, found)
-    result = {
-        **circumstances("numpy", "scipy", "torch", *PEERS, "probmetrics"),
-        "missing": [name for name in PEERS if name not in found],
-        "threads": 1,
-        "seconds": round(time.perf_counter() - started, 1),
-        "cases": [asdict(case) for case in cases],
-    }
-    write(options.out, result)
-    print(markdown(result))
+    run.finish(
+        options.out,
+        markdown,
+        packages=("numpy", "scipy", "torch", *PEERS, "probmetrics"),
+        missing=[name for name in PEERS if name not in found],
+        threads=1,
+        cases=[asdict(case) for case in cases],
+    )
 
 
 if __name__ == "__main__":

@@ -23,8 +23,6 @@ fitted on one and measured on the other: NLL, ECE (15 bins) and noise floor of e
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +31,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, circumstances, options_parser, write
 from trueodds import calibrators, logits_of, metrics
 from trueodds.calibrators import Calibrator, FitError
 from trueodds.calibrators.held_out import FOLDS, calibrated_nll
@@ -259,24 +257,21 @@ def main() -> None:
     options = parser.parse_args()
     if "records" in options.parts and options.records is None:
         parser.error("--parts records needs --records DIR, a folder of .npz files with predictions and ground_truth")
-    given = ["DIR" if one == str(options.records) else one for one in sys.argv[1:]]
-    arguments = [one for i, one in enumerate(given) if one != "--out" and given[i - 1 : i] != ["--out"]]
-    command = shlex.join(["python", "-m", "benchmarks.library.selection", *arguments])
-    about = {**circumstances("numpy", "scipy"), "command": command}
-    run = {name: about.pop(name) for name in ("command", "commit")}
+    about = circumstances("numpy", "scipy")
+    how = {"command": about.pop("command").replace(str(options.records), "DIR"), "commit": about.pop("commit")}
     result = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {"measurements": []}
 
     def keep(part: str, rows: list[dict[str, Any]]) -> None:
         """Write the result at once, so that an interrupted run keeps what it has measured."""
         result.update({**about, "test_rows": TEST_ROWS, part: rows})
         write(options.out, result)
-        print(f"{time.perf_counter() - started:.0f} s, {part}: {rows[-1]}", file=sys.stderr, flush=True)
+        run.say(f"{part}: {rows[-1]}")
 
-    started = time.perf_counter()
+    run = Run()
     if "worlds" in options.parts:
         for world in (worlds[i] for i in options.worlds):
             fresh = [
-                {"world": world, **measured(WORLDS[world], rows, draws), **run}
+                {"world": world, **measured(WORLDS[world], rows, draws), **how}
                 for rows, draws in ((FEW, options.few), (MANY, options.many))
             ]
             kept = [m for m in result["measurements"] if m["world"] != world]
@@ -284,12 +279,12 @@ def main() -> None:
     if "curves" in options.parts:
         harms: list[dict[str, Any]] = []
         for world, draw in STRAIGHT.items():
-            harms += [{"world": world, **harm(draw, rows, options.draws), **run} for rows in LADDER]
+            harms += [{"world": world, **harm(draw, rows, options.draws), **how} for rows in LADDER]
             keep("curves", harms)
     if "records" in options.parts:
         for path in sorted(options.records.glob("*.npz")):
             others = [m for m in result.get("records", []) if m["record"] != path.stem]
-            own = {**of_record(path, options.splits), **run}
+            own = {**of_record(path, options.splits), **how}
             keep("records", sorted([*others, own], key=lambda m: str(m["record"])))
     print(markdown(result))
 

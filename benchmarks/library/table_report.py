@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, conclude, options_parser
 from trueodds.metrics import softmax
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,14 +117,13 @@ def main() -> None:
         writer.start()
         writer.join()
         usages = turns(Path(temporary), options.rounds)
-    record = {
-        **circumstances("numpy", "scikit-learn"),
-        "setting": {"rows": options.rows, "rounds": options.rounds},
-        "usages": usages,
-    }
-    print(markdown(record))
-    if options.write:
-        write(RESULT, record)
+    conclude(
+        RESULT if options.write else None,
+        markdown,
+        packages=("numpy", "scikit-learn"),
+        setting={"rows": options.rows, "rounds": options.rounds},
+        usages=usages,
+    )
 
 
 if __name__ == "__main__":

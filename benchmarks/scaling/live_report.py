@@ -12,13 +12,10 @@ first report of a model after the start, when the caches of classes and of compa
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +25,8 @@ from typing import Any, cast
 import httpx
 import numpy as np
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.faults.process import without_model
+from benchmarks.record import RESULTS, conclude, options_parser
 from benchmarks.scaling.answers import START, VERSION, YEAR, execute
 from service.ids import new_ids
 from service.report.data import read, rows_of_window
@@ -142,7 +140,11 @@ async def in_process(store: Store, total: int) -> Numbers:
     version = await version_of(store, total)
     key, recent = (version.model, version.version), RecentLabels()
     registry, settings = SimpleNamespace(models=lambda known: {"models": []}), Settings()
-    runtime = cast(Runtime, SimpleNamespace(store=store, registry=registry, settings=settings))
+
+    async def mature(_: Version) -> None:
+        """Do nothing: these models have no maturity window."""
+
+    runtime = cast(Runtime, SimpleNamespace(store=store, registry=registry, settings=settings, mature=mature))
     sums, labels = await store.read_sums(*key), await recent.labels(store, version)
 
     def at(level: int) -> ReportQuery:
@@ -206,20 +208,6 @@ async def over_http(client: httpx.AsyncClient, store: Store, total: int) -> Numb
     }
 
 
-def service(address: str, folder: Path) -> Iterator[str]:
-    """Run a service on that store with no models. Yields its URL."""
-    url_file = folder / "url"
-    command = [sys.executable, "-m", "service", "--port", "0", "--store", address, "--url-file", str(url_file)]
-    process = subprocess.Popen([*command, "--models", str(folder / "none")], stderr=subprocess.DEVNULL)
-    try:
-        while not url_file.exists():
-            time.sleep(0.05)
-        yield url_file.read_text().strip()
-    finally:
-        process.terminate()
-        process.wait()
-
-
 def markdown(found: Numbers) -> str:
     """Return the table of docs/explanation/results.md."""
     heads = ["labels", "reading the sums", "in process, a label more", "again"]
@@ -241,12 +229,11 @@ async def measured(address: str, folder: Path, totals: tuple[int, ...]) -> Numbe
         for total in totals:
             await fill(store, total, rng)
             found[str(total)] = {"in process": await in_process(store, total)}
-        running = service(address, folder)
-        async with httpx.AsyncClient(base_url=next(running), timeout=60) as client:
-            firsts = {total: await first(client, total) for total in totals}
-            for total in totals:
-                found[str(total)]["over HTTP"] = {"first": firsts[total], **await over_http(client, store, total)}
-        running.close()  # type: ignore[attr-defined]
+        with without_model(folder, store=address) as service:
+            async with httpx.AsyncClient(base_url=service.url, timeout=60) as client:
+                firsts = {total: await first(client, total) for total in totals}
+                for total in totals:
+                    found[str(total)]["over HTTP"] = {"first": firsts[total], **await over_http(client, store, total)}
     finally:
         await store.close()
     return found
@@ -260,15 +247,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         totals = tuple(total for total in TOTALS if total <= chosen.most)
-        found = {
-            **circumstances(),
-            "cores": len(os.sched_getaffinity(0)),
-            "milliseconds": asyncio.run(measured(str(folder / "store.sqlite"), folder, totals)),
-        }
-    print(json.dumps(found, indent=1))
-    print(markdown(found))
-    if chosen.write:
-        write(RESULT, found)
+        milliseconds = asyncio.run(measured(str(folder / "store.sqlite"), folder, totals))
+    cores = len(os.sched_getaffinity(0))
+    conclude(RESULT if chosen.write else None, markdown, packages=(), cores=cores, milliseconds=milliseconds)
 
 
 if __name__ == "__main__":

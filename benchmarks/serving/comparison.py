@@ -4,7 +4,6 @@
     apt-get install wrk
     python -m benchmarks.serving.comparison --peers .peers/bin/python     # some thirty minutes
     python -m benchmarks.serving.comparison --peers .peers/bin/python --quick
-    python -m benchmarks.serving.comparison --table                       # the table of the committed result
 
 All servers get the same untrained ONNX nets (32 x 32 x 3, 100 classes) and the same bodies, from wrk on the same cores.
 A short trial at 32 connections finds the best options of each peer for each net; ours runs with its defaults. Then
@@ -25,7 +24,6 @@ import os
 import random
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import asdict
@@ -36,7 +34,7 @@ import numpy as np
 from PIL import Image
 
 from benchmarks import untrained
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, circumstances, options_parser, write
 from benchmarks.serving import load, servers
 from benchmarks.serving import turns as serving_turns
 from benchmarks.serving.comparison_report import AIMED_AT, goals, markdown, rate
@@ -48,11 +46,7 @@ SLOWEST = NETS[-1]
 CONNECTIONS, CLASSES = (1, 8, 32), 100
 LABELS = 20_000
 PACKAGES = ("litserve", "bentoml", "mosec", "onnxruntime", "uvicorn", "fastapi", "numpy", "pillow")
-started = time.perf_counter()
-
-
-def say(text: str) -> None:
-    print(f"{time.perf_counter() - started:6.0f} s  {text}", file=sys.stderr, flush=True)
+run = Run()
 
 
 def bodies(folder: Path) -> dict[str, Path]:
@@ -90,7 +84,7 @@ class Bench:
 
     def export(self) -> None:
         for net in self.nets:
-            say(f"exporting {net}")
+            run.say(f"exporting {net}")
             self.models[net] = untrained.publish(
                 net, self.folder / net, classes=CLASSES, temperature=servers.TEMPERATURE
             )
@@ -114,10 +108,10 @@ class Bench:
                         load.wrk(found.url("png"), self.bodies["png"], 32, 1)
                         trial = load.wrk(found.url("png"), self.bodies["png"], 32, min(2, self.seconds))
                 except load.LoadError as error:
-                    say(f"{net:9} trial    {variant.name}: left out: {error}")
+                    run.say(f"{net:9} trial    {variant.name}: left out: {error}")
                     self.trials.append({"net": net, "variant": variant.name, "error": str(error)[:500]})
                     continue
-                say(f"{net:9} trial    {variant.name:44} {trial.rps:7.0f} rps, {trial.failed} failed")
+                run.say(f"{net:9} trial    {variant.name:44} {trial.rps:7.0f} rps, {trial.failed} failed")
                 self.trials.append({"net": net, "variant": variant.name, **asdict(trial)})
                 rates[k] = rate(asdict(trial))
             if not rates:
@@ -143,7 +137,7 @@ class Bench:
             try:
                 self._load(net, variant)
             except load.LoadError as error:  # the other rounds still count, and the result tells of this one
-                say(f"{net:9} {variant.server}: {error}")
+                run.say(f"{net:9} {variant.server}: {error}")
                 self.trials.append({"net": net, "variant": variant.name, "error": str(error)[:500]})
 
     def _load(self, net: str, variant: Variant) -> None:
@@ -188,13 +182,15 @@ class Bench:
     def _tell(self, net: str, found: dict[str, Any]) -> None:
         self.turns.append({"net": net, **found})
         each = ", ".join(f"{ratio:.3f} at {n}" for n, ratio in found.get("ratios", {}).items())
-        say(f"{net:9} in turns: {found['ratio']:.3f} of {found['beside']}{f' ({each} connections)' if each else ''}")
+        run.say(
+            f"{net:9} in turns: {found['ratio']:.3f} of {found['beside']}{f' ({each} connections)' if each else ''}"
+        )
 
     def _keep(self, net: str, server: str, body: str, connections: int, measured: load.Load) -> None:
         self.cells.setdefault((net, server, body, connections), []).append(measured)
         times = f"p50 {measured.p50_ms:6.1f} ms, p99 {measured.p99_ms:6.1f} ms"
         failed = f", {measured.failed} FAILED" if measured.failed else ""
-        say(f"{net:9} {server:18} {body:6} {connections:3} connections {measured.rps:8.0f} rps, {times}{failed}")
+        run.say(f"{net:9} {server:18} {body:6} {connections:3} connections {measured.rps:8.0f} rps, {times}{failed}")
 
     def labels(self) -> list[dict[str, Any]]:
         """Return labels per second through /feedback, in calls of two sizes, one at a time; durable when answered."""
@@ -213,7 +209,7 @@ class Bench:
                 if stored != count:
                     raise load.LoadError(f"{stored} of {count} labels were stored")
                 found.append({"labels_per_call": size, "labels": count, "labels_per_second": count / seconds})
-                say(f"labels, {size:,} a call: {count / seconds:,.0f} a second")
+                run.say(f"labels, {size:,} a call: {count / seconds:,.0f} a second")
         return found
 
     def result(self) -> dict[str, Any]:
@@ -245,22 +241,18 @@ def peer_versions(peers: Path | None, packages: tuple[str, ...] = PACKAGES) -> d
 
 def main() -> None:
     parser = options_parser(__doc__, RESULT)
-    parser.add_argument("--table", action="store_true", help="print the committed result as a table; measure nothing")
     parser.add_argument("--peers", type=Path, help="python of an environment with the peers")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
     parser.add_argument("--quick", action="store_true", help="one net, one round, one second: does it work?")
     options = parser.parse_args()
-    if options.table:
-        print(markdown(json.loads(options.out.read_text(encoding="utf-8"))))
-        return
     if options.quick:
         options.rounds, options.seconds = 1, 1.0
     if options.peers:
         options.peers = Path(os.path.abspath(options.peers))  # noqa: PTH100  # resolve() would leave the environment
     versions, order = peer_versions(options.peers), random.Random(0)
     if not options.peers:
-        say("no --peers: only ours is measured; see --help")
+        run.say("no --peers: only ours is measured; see --help")
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(options, Path(folder))
         bench.export()
@@ -276,7 +268,7 @@ def main() -> None:
         "cores": len(os.sched_getaffinity(0)),
         "load_before": round(os.getloadavg()[2], 2),
         "peers": versions,
-        "seconds": round(time.perf_counter() - started, 1),
+        "seconds": run.seconds,
         "rounds": options.rounds,
         **bench.result(),
         "labels": labels,
@@ -285,7 +277,7 @@ def main() -> None:
     write(options.out, result)
     print(markdown(result))
     for goal in result["goals"]:
-        say(f"goal {'reached' if goal['reached'] else 'MISSED'}: {goal}")
+        run.say(f"goal {'reached' if goal['reached'] else 'MISSED'}: {goal}")
 
 
 if __name__ == "__main__":

@@ -15,11 +15,9 @@ import contextlib
 import io
 import os
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +29,8 @@ import psutil
 import pyarrow
 from pyarrow import parquet
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.faults.process import without_model
+from benchmarks.record import RESULTS, conclude, options_parser
 from benchmarks.shapes import pool_logits
 from trueodds.metrics import softmax
 
@@ -56,29 +55,15 @@ def body(kind: str, rows_NC: Rows, first: int) -> bytes:
     return file.getvalue()
 
 
-@contextlib.contextmanager
-def service(folder: Path) -> Iterator[tuple[httpx.Client, psutil.Process]]:
-    """Run a service with an empty store and no model."""
-    url_file = folder / "url"
-    options = {"--port": "0", "--store": folder / "store.sqlite", "--models": folder / "none", "--url-file": url_file}
-    words = [str(word) for option in options.items() for word in option]
-    running = subprocess.Popen(
-        [sys.executable, "-m", "service", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        while not url_file.exists():
-            time.sleep(0.05)
-        with httpx.Client(base_url=url_file.read_text().strip(), timeout=600) as client:
-            yield client, psutil.Process(running.pid)
-    finally:
-        running.terminate()
-        running.wait()
-
-
 def observed(kind: str, rows_NC: Rows) -> dict[str, float]:
     """Return rows per second through the service, and its processor time per row."""
     bodies = [body(kind, rows_NC[at : at + REQUEST], at) for at in range(0, len(rows_NC), REQUEST)]
-    with tempfile.TemporaryDirectory() as folder, service(Path(folder)) as (client, process):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        without_model(Path(folder)) as service,
+        httpx.Client(base_url=service.url, timeout=600) as client,
+    ):
+        process = psutil.Process(service.pid)
         query, headers = {"model": "benchmark", "version": "1"}, {"content-type": KINDS[kind]}
         client.post("/observe", params=query, content=body(kind, rows_NC[:1], -1), headers=headers).raise_for_status()
         before, started = _busy(process), time.perf_counter()
@@ -148,7 +133,5 @@ if __name__ == "__main__":
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--write", action="store_true", help=f"write {RESULT}")
     chosen = parser.parse_args()
-    result = {**circumstances(), "cores": len(os.sched_getaffinity(0)), **measure(chosen.rows, chosen.turns)}
-    print(markdown(result))
-    if chosen.write:
-        write(RESULT, result)
+    measured = {"cores": len(os.sched_getaffinity(0)), **measure(chosen.rows, chosen.turns)}
+    conclude(RESULT if chosen.write else None, markdown, packages=(), **measured)

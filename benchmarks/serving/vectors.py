@@ -4,7 +4,6 @@
     apt-get install wrk
     python -m benchmarks.serving.vectors --peers .peers/bin/python     # some five minutes
     python -m benchmarks.serving.vectors --peers .peers/bin/python --quick
-    python -m benchmarks.serving.vectors --table                       # the committed result
 
 The model is fitted to the breast cancer data and exported by skl2onnx. A request has one vector as a list of numbers in
 JSON. A short trial at 32 connections finds LitServe's best options; ours runs with its defaults. Answers are compared
@@ -16,9 +15,7 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import tempfile
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, options_parser
 from benchmarks.serving import load, servers, turns
 from benchmarks.serving.comparison import peer_versions, probabilities
 from benchmarks.serving.comparison_report import rate
@@ -41,11 +38,7 @@ RESULT = RESULTS / "vector_serving.json"
 WANTED = 1.4
 """Goal: the ratio of ours to LitServe's in requests per second."""
 CONNECTIONS = 32
-started = time.perf_counter()
-
-
-def say(text: str) -> None:
-    print(f"{time.perf_counter() - started:6.0f} s  {text}", file=sys.stderr, flush=True)
+run = Run()
 
 
 def publish(folder: Path) -> tuple[Path, npt.NDArray[np.float32]]:
@@ -101,10 +94,10 @@ def best(model: Path, peers: Path, folder: Path, body: Path, seconds: float) -> 
                 load.wrk(theirs.url(body.stem), body, CONNECTIONS, 1)  # warm
                 trial = load.wrk(theirs.url(body.stem), body, CONNECTIONS, seconds)
         except load.LoadError as error:
-            say(f"{variant.name}: left out: {error}")
+            run.say(f"{variant.name}: left out: {error}")
             trials.append({"variant": variant.name, "error": str(error)[:500]})
             continue
-        say(f"{variant.name:44} {trial.rps:7.0f} rps, {trial.failed} failed")
+        run.say(f"{variant.name:44} {trial.rps:7.0f} rps, {trial.failed} failed")
         trials.append({"variant": variant.name, **asdict(trial)})
     k = max(range(len(trials)), key=lambda k: rate(trials[k]))
     if not rate(trials[k]):
@@ -127,14 +120,10 @@ def markdown(result: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = options_parser(__doc__, RESULT)
-    parser.add_argument("--table", action="store_true", help="print the committed result as a table; measure nothing")
     parser.add_argument("--peers", type=Path, help="python of an environment with litserve")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
     parser.add_argument("--quick", action="store_true", help="two turns of one second: does it work?")
     options = parser.parse_args()
-    if options.table:
-        print(markdown(json.loads(options.out.read_text(encoding="utf-8"))))
-        return
     if not options.peers:
         parser.error("--peers is needed: the python of an environment with litserve")
     peers = Path(os.path.abspath(options.peers))  # noqa: PTH100  # resolve() would leave the environment
@@ -150,17 +139,16 @@ def main() -> None:
             servers.running(variant, model, peers, folder, body) as theirs,
         ):
             figures = turns.beside_peer(ours, theirs, body, seconds, count)
-    result = {
-        **circumstances("onnxruntime", "scikit-learn", "skl2onnx", "uvicorn", "fastapi"),
-        "cores": len(os.sched_getaffinity(0)),
-        "peers": peer_versions(peers, ("litserve", "onnxruntime", "uvicorn", "fastapi", "numpy")),
-        "seconds": round(time.perf_counter() - started, 1),
-        "trials": trials,
-        "turns": figures,
-        "goal": {"wanted": WANTED, "ratio": figures["ratio"], "reached": figures["ratio"] >= WANTED},
-    }
-    write(options.out, result)
-    print(markdown(result))
+    run.finish(
+        options.out,
+        markdown,
+        packages=("onnxruntime", "scikit-learn", "skl2onnx", "uvicorn", "fastapi"),
+        cores=len(os.sched_getaffinity(0)),
+        peers=peer_versions(peers, ("litserve", "onnxruntime", "uvicorn", "fastapi", "numpy")),
+        trials=trials,
+        turns=figures,
+        goal={"wanted": WANTED, "ratio": figures["ratio"], "reached": figures["ratio"] >= WANTED},
+    )
 
 
 if __name__ == "__main__":

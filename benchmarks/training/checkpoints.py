@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, conclude, options_parser
 from pipeline.config import Training
 from pipeline.training.checkpoint import EVERY, Checkpoint
 from pipeline.training.resolution import plan_of
@@ -73,15 +73,15 @@ def main() -> None:
     options = parser.parse_args()
     if options.rows < 1 or options.rounds < 1:
         parser.error(f"--rows is {options.rows}, --rounds {options.rounds}; allowed are whole numbers from 1 up")
-    record = {
-        **circumstances("torch"),
-        "device": options.device,
-        "every": EVERY,
-        "rows": options.rows,
-        "nets": [measure(name, options.rows, options.rounds, torch.device(options.device)) for name in NETS],
-    }
-    write(options.out, record)
-    print(markdown(record))
+    conclude(
+        options.out,
+        markdown,
+        packages=("torch",),
+        device=options.device,
+        every=EVERY,
+        rows=options.rows,
+        nets=[measure(name, options.rows, options.rounds, torch.device(options.device)) for name in NETS],
+    )
 
 
 if __name__ == "__main__":

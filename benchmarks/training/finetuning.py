@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, conclude, options_parser
 from benchmarks.training.photos import ROOT, run_stage, write_photos
 from pipeline import nets
 
@@ -76,15 +76,15 @@ def main() -> None:
         parser.error(f"--photos is {options.photos}; allowed are numbers from 100 up")
     with tempfile.TemporaryDirectory() as folder:
         runs = measure(options.photos, options.threads, Path(folder))
-    record = {
-        **circumstances("numpy", "torch"),
-        "photos": options.photos,
-        "threads": options.threads,
-        "epochs": EPOCHS,
-        "runs": runs,
-    }
-    write(options.out, record)
-    print(markdown(record))
+    conclude(
+        options.out,
+        markdown,
+        packages=("numpy", "torch"),
+        photos=options.photos,
+        threads=options.threads,
+        epochs=EPOCHS,
+        runs=runs,
+    )
 
 
 if __name__ == "__main__":

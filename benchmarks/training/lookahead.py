@@ -15,15 +15,13 @@ from __future__ import annotations
 import json
 import random
 import statistics
-import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.func import functional_call
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, options_parser
 from benchmarks.training.methods import DESCENT, Bench
 from pipeline import methods
 from pipeline.methods import penalties
@@ -110,21 +108,20 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    started = time.perf_counter()
+    run = Run()
     nets = []
     for net in options.nets:
         rows = measure(Bench(net, options.batch, options.classes, options.device), options.rounds, options.seed)
         nets.append({"net": net, "ways": rows})
-        print(json.dumps(nets[-1]), file=sys.stderr, flush=True)
-    record = {
-        **circumstances("torch"),
+        run.say(json.dumps(nets[-1]))
+    run.finish(
+        options.out,
+        markdown,
+        packages=("torch",),
         **({} if options.device == "cpu" else {"processor": torch.cuda.get_device_name()}),
-        "setting": {key: getattr(options, key) for key in ("batch", "classes", "rounds", "threads", "device")},
-        "seconds": round(time.perf_counter() - started, 1),
-        "nets": nets,
-    }
-    write(options.out, record)
-    print(markdown(record))
+        setting={key: getattr(options, key) for key in ("batch", "classes", "rounds", "threads", "device")},
+        nets=nets,
+    )
 
 
 if __name__ == "__main__":

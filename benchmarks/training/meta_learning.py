@@ -14,8 +14,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import shlex
-import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -202,10 +200,9 @@ def main() -> None:
     keys = [(method, seed) for seed in options.seeds for method in options.methods]
     wanted = {key: planned(*key, options.epochs, options.width) for key in keys}
     dataset = dataset_of(options.data)
-    words = [word for word in sys.argv[1:] if word not in ("--data", str(options.data))]
     record: dict[str, Any] = {
         **circumstances("torch"),
-        "command": shlex.join(["python", "-m", "benchmarks.training.meta_learning", "--data", "cifar100.npz", *words]),
+        "command": circumstances()["command"].replace(str(options.data), "cifar100.npz"),
         "data": {"sha256": dataset.card["sha256"], "splits": dataset.card["splits"]},
         "classes": len(dataset.card["classes"]),
         "net": "resnet8",

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, Run, options_parser
 from pipeline import methods, nets
 from pipeline.methods.batch import ForwardPass
 from pipeline.methods.gradients import backward
@@ -196,21 +196,20 @@ def main() -> None:
             f" batches >= 2 and names of {', '.join(known)}"
         )
     torch.set_num_threads(options.threads)
-    started = time.perf_counter()
+    run = Run()
     bench = Bench(options.net, options.batch, options.classes, options.device)
     chosen = {name: spec for name, spec in known.items() if name in options.only or not options.only}
     rows = measure(bench, chosen, options.rounds, options.seed)
     ce = methods.build("ce")
-    record = {
-        **circumstances("torch"),
+    run.finish(
+        options.out,
+        markdown,
+        packages=("torch",),
         **({} if options.device == "cpu" else {"processor": torch.cuda.get_device_name()}),
-        "setting": {key: getattr(options, key) for key in ("net", "batch", "classes", "rounds", "threads", "device")},
-        "seconds": round(time.perf_counter() - started, 1),
-        "ce_step_ms": 1e3 * statistics.median(bench.seconds(lambda: bench.step(ce)) for _ in range(5)),
-        "methods": rows,
-    }
-    write(options.out, record)
-    print(markdown(record))
+        setting={key: getattr(options, key) for key in ("net", "batch", "classes", "rounds", "threads", "device")},
+        ce_step_ms=1e3 * statistics.median(bench.seconds(lambda: bench.step(ce)) for _ in range(5)),
+        methods=rows,
+    )
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, conclude, options_parser
 from pipeline.data import mapped
 from pipeline.training.batches import Augmentation
 
@@ -170,16 +170,16 @@ def main() -> None:
                 now[name] = stages(ROOT, Path(folder), name)
                 if options.before:
                     before[name] = stages(code, Path(folder), name)
-    record = {
-        **circumstances("numpy", "torch"),
-        "count": count,
-        "before_commit": options.before,
-        "now": now,
-        "before": before,
-        "augmentation_ms": {name: augmentation_ms(augment, SIDES["photos"]) for name, augment in AUGMENTATIONS.items()},
-    }
-    write(options.out, record)
-    print(markdown(record))
+    conclude(
+        options.out,
+        markdown,
+        packages=("numpy", "torch"),
+        count=count,
+        before_commit=options.before,
+        now=now,
+        before=before,
+        augmentation_ms={name: augmentation_ms(augment, SIDES["photos"]) for name, augment in AUGMENTATIONS.items()},
+    )
 
 
 if __name__ == "__main__":

@@ -83,11 +83,7 @@ def result_of(study: Study, done: StudyOutcome, table: Sequence[Row]) -> dict[st
     return {
         "title": study.title,
         "about": study.about,
-        "cells": found.cells,
-        "summary": found.summary,
-        "comparisons": found.comparisons,
-        "choices": found.choices,
-        "tuning": found.tuning,
+        **{name: found[name] for name in ("cells", "summary", "comparisons", "choices", "tuning")},
         "differs": study.differs,
         "finished": len(finished),
         "runs": len(done.places),

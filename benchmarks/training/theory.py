@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from benchmarks.record import RESULTS, circumstances, write
+from benchmarks.record import RESULTS, conclude
 from pipeline.studies import theory
 
 RESULT = RESULTS / "theory.json"
@@ -21,12 +21,7 @@ def markdown(record: dict[str, Any]) -> str:
 
 def main() -> None:
     found = [asdict(one) for one in theory.findings()]
-    record = {
-        **circumstances(),
-        "findings": found,
-    }
-    write(RESULT, record)
-    print(markdown(record))
+    conclude(RESULT, markdown, packages=(), findings=found)
 
 
 if __name__ == "__main__":

@@ -59,17 +59,11 @@ def _result() -> str:
     return "\n".join([*lines, "Next: trueodds publish"])
 
 
-def _fold(params: Params) -> None:
-    """Write model_calibrated.onnx and print its path."""
-    print(stages.fold())
-
-
-def _quantise(params: Params) -> None:
-    """Write the quantised bundle and print its path."""
-    print(stages.quantise(params))
-
-
-WORK = stages.STAGES | {ALL: _all, FOLD: _fold, INT8: _quantise}
+WORK = stages.STAGES | {
+    ALL: _all,
+    FOLD: lambda _: print(stages.fold()),
+    INT8: lambda params: print(stages.quantise(params)),
+}
 
 
 def add_parser(commands: Subparsers) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.cli import common
 from trueodds.cli import Subparsers
-from trueodds.processes.choices import DEFAULT, RECALIBRATED, SERVICE, SHADOW, WAITING, Role
+from trueodds.processes.choices import DEFAULT, RECALIBRATED, SERVICE, SHADOW, SLOTS, WAITING, Role
 
 if TYPE_CHECKING:
     from trueodds.bundle import Change, PublishedModels
@@ -42,7 +42,6 @@ def versions_text(models: PublishedModels, model: str | None = None, client: Cli
         BundleError: There is no such model.
         AuditLogError: The log is damaged.
     """
-    from pipeline.recalibrate.standing import standings, waiting_text
     from trueodds.bundle import BundleError
 
     names = models.names()
@@ -56,13 +55,22 @@ def versions_text(models: PublishedModels, model: str | None = None, client: Cli
         for version in models.versions(name):
             about = _about(models, name, version)
             lines.append(f"  {version}  {roles.get(version, ''):<13}{about}".rstrip())
-        lines += [f"  {found}" for found in standings(models, name, client)]
-        lines += [f"  {text}" for text in [waiting_text(models, name)] if text]
+        lines += _standing_lines(models, name, client)
         lines += map(_change_text, models.changes(name))
     if not model:
         changes = [_change_text(change) for change in models.changes()]
         lines += ["calls that name no model", *(changes or ["  no changes"])]
     return "\n".join(lines)
+
+
+def _standing_lines(models: PublishedModels, name: str, client: Client | None) -> list[str]:
+    """Return the versions under judgement, and the net that waits, as lines."""
+    if not any(models.version_of(name, slot) for slot in (*SLOTS, WAITING)):
+        return []  # without the 0.2 s of the import
+    from pipeline.recalibrate.standing import standings, waiting_text
+
+    texts = [*map(str, standings(models, name, client)), waiting_text(models, name)]
+    return [f"  {text}" for text in texts if text]
 
 
 def _change_text(change: Change) -> str:

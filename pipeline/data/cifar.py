@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.error import URLError
 
 import numpy as np
 from filelock import FileLock
 
-from pipeline.data.raw import DataError, Raw
-from trueodds.files import is_full
+from pipeline.data.raw import Raw
 
 
 def read(name: str, downloads: Path) -> Raw:
@@ -22,29 +20,17 @@ def read(name: str, downloads: Path) -> Raw:
     Raises:
         DataError: There is no network, or the download has a wrong checksum (the file is then removed).
     """
-    from pipeline.data.vision import torchvision  # imports torch, so only here
+    from pipeline.data.vision import download_of, torchvision  # imports torch, so only here
 
     datasets = torchvision().datasets
     kind = {"cifar10": datasets.CIFAR10, "cifar100": datasets.CIFAR100}[name]
     archive = downloads / kind.filename
     downloads.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(downloads / f"{name}.lock"):  # of two simultaneous runs, one downloads and the other waits
-            train, test = (kind(downloads, train=split, download=True) for split in (True, False))
-    except (URLError, OSError) as error:
-        if not datasets.utils.check_integrity(str(archive), kind.tgz_md5):
-            archive.unlink(missing_ok=True)
-        if is_full(error):
-            raise OSError(error.errno, error.strerror, str(archive)) from None
-        raise DataError(
-            f"{name} could not be downloaded from {kind.url} ({error}). Without a network, put {name}.npz into a"
-            " folder and set TRUEODDS_DATA=<folder>"
-        ) from None
-    except RuntimeError as error:
-        archive.unlink(missing_ok=True)
-        raise DataError(
-            f"{name}: the download from {kind.url} is damaged ({error}); {archive} was removed. Run again"
-        ) from None
+    with (
+        download_of(name, kind.url, archive, kind.tgz_md5, f"put {name}.npz"),
+        FileLock(downloads / f"{name}.lock"),  # of two simultaneous runs, one downloads and the other waits
+    ):
+        train, test = (kind(downloads, train=split, download=True) for split in (True, False))
     return Raw(
         np.ascontiguousarray(train.data),
         np.asarray(train.targets, dtype=np.int64),

@@ -71,7 +71,10 @@ def load(source: str, data: DataSet, folder: Path, downloads: Path) -> Counts:
             f" the classes: {', '.join(data.card['classes'][:10])}"
         )
     log.info(
-        "%s: %.1f votes per test row; the most frequent is the label of %.1f%%", path, _votes(counts), 100 * agreement
+        "%s: %.1f votes per test row; the most frequent is the label of %.1f%%",
+        path,
+        counts.sum(axis=1).mean(),
+        100 * agreement,
     )
     return counts
 
@@ -84,11 +87,6 @@ def write(path: Path, counts: Counts | None) -> None:
 def read(path: Path) -> Counts | None:
     """Read counts that `write` wrote; None if there are none."""
     return read_npz(path).get(KEY)
-
-
-def _votes(counts: Counts) -> float:
-    """Return the mean number of votes per row."""
-    return float(counts.sum(axis=1).mean())
 
 
 def _cifar10h(folder: Path, downloads: Path) -> Path:

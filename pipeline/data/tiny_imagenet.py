@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import csv
-import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.error import URLError
 
 import numpy as np
 from filelock import FileLock
 
 from pipeline.data.folder import images_in, raw_of
 from pipeline.data.raw import DataError, Labels, Raw
-from trueodds.files import is_full
 
 NAME = "tiny-imagenet-200"
 URL = f"http://cs231n.stanford.edu/{NAME}.zip"
@@ -28,7 +25,7 @@ def download(downloads: Path) -> Path:
     Raises:
         DataError: There is no network, or the download has a wrong checksum (the file is then removed).
     """
-    from pipeline.data.vision import torchvision  # imports torch, so only here
+    from pipeline.data.vision import download_of, torchvision  # imports torch, so only here
 
     downloads.mkdir(parents=True, exist_ok=True)
     archive, folder = downloads / f"{NAME}.zip", downloads / NAME
@@ -36,23 +33,8 @@ def download(downloads: Path) -> Path:
         if folder.is_dir():
             return folder
         aside = downloads / f"{NAME}.part"
-        try:
+        with download_of(NAME, URL, archive, MD5, f"put the unpacked folder {NAME}/", aside):
             torchvision().datasets.utils.download_and_extract_archive(URL, downloads, aside, archive.name, MD5)
-        except (URLError, OSError) as error:
-            shutil.rmtree(aside, ignore_errors=True)
-            if not torchvision().datasets.utils.check_integrity(str(archive), MD5):
-                archive.unlink(missing_ok=True)
-            if is_full(error):
-                raise OSError(error.errno, error.strerror, str(archive)) from None
-            raise DataError(
-                f"{NAME} could not be downloaded from {URL} ({error}). Without a network, put the unpacked folder"
-                f" {NAME}/ into a folder and set TRUEODDS_DATA=<folder>"
-            ) from None
-        except RuntimeError as error:
-            archive.unlink(missing_ok=True)
-            raise DataError(
-                f"{NAME}: the download from {URL} is damaged ({error}); {archive} was removed. Run again"
-            ) from None
         (aside / NAME).rename(folder)
         aside.rmdir()
     return folder
@@ -66,7 +48,7 @@ def is_layout(folder: Path) -> bool:
 def read(folder: Path, image_size: int | None) -> Raw:
     """Read train/<wnid>/images and val/images; skip test/, which has no labels.
 
-    The classes of the val images are in val_annotations.txt.     Classes are the sorted folders of train/, each named
+    The classes of the val images are in val_annotations.txt. Classes are the sorted folders of train/, each named
     by the first word of words.txt: "goldfish" instead of n01443537. Two classes with the same word are named by word
     and wnid. The val images are the test rows.
 

@@ -8,13 +8,20 @@ torchvision.io do not work.
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import cast
+from urllib.error import URLError
 
 import torch
 from torch import Tensor
+
+from pipeline.data.raw import DataError
+from trueodds.files import is_full
 
 CROP_RATIOS = (3 / 4, 4 / 3)
 """Aspect ratios of a random resized crop: torchvision's defaults, as in the usual ImageNet recipes."""
@@ -41,6 +48,33 @@ def torchvision() -> ModuleType:
         import torchvision as package
         import torchvision.datasets
     return cast(ModuleType, package)
+
+
+@contextmanager
+def download_of(name: str, url: str, archive: Path, md5: str, cure: str, aside: Path | None = None) -> Iterator[None]:
+    """Put the errors of torchvision's download of an official archive into words.
+
+    A damaged archive is removed, and so is the folder `aside`. `cure` tells what to do without a network.
+
+    Raises:
+        DataError: There is no network, or the download has a wrong checksum.
+    """
+    try:
+        yield
+    except (URLError, OSError) as error:
+        if aside is not None:
+            shutil.rmtree(aside, ignore_errors=True)
+        if not torchvision().datasets.utils.check_integrity(str(archive), md5):
+            archive.unlink(missing_ok=True)
+        if is_full(error):
+            raise OSError(error.errno, error.strerror, str(archive)) from None
+        problem = f"{name} could not be downloaded from {url} ({error})"
+        raise DataError(f"{problem}. Without a network, {cure} into a folder and set TRUEODDS_DATA=<folder>") from None
+    except RuntimeError as error:
+        archive.unlink(missing_ok=True)
+        raise DataError(
+            f"{name}: the download from {url} is damaged ({error}); {archive} was removed. Run again"
+        ) from None
 
 
 def random_crop(size: tuple[int, int], crop_scale: float) -> Callable[[Tensor], Tensor]:

@@ -117,8 +117,8 @@ def export(
     with tempfile.TemporaryDirectory(prefix="trueodds-export-") as folder:
         model = Path(folder) / MODEL
         write_onnx(servable, card.input.feed(rows[:2], [card.input.tensor]), model)
-        logits_C = _check_graph(servable, rows, model, card.input)[0]
-        return _write(model, logits_C, calibrator, card, rows[0], out, validation)
+        golden = {"golden_input": rows[0], "golden_logits": _check_graph(servable, rows, model, card.input)[0]}
+        return Bundle.write(out, model, calibrator, card, **golden, reference=_reference(calibrator, validation))
 
 
 def reason_against_serving(data_card: dict[str, Any]) -> str:
@@ -148,9 +148,9 @@ def export_model_file(
 
     See `export` for the arguments.
     """
-    logits_C = run(model, "logits", validation_rows[:1])[0]
+    golden = {"golden_input": validation_rows[0], "golden_logits": run(model, "logits", validation_rows[:1])[0]}
     card = describe(data_card, training, metrics, calibrator, test)
-    return _write(model, logits_C, calibrator, card, validation_rows[0], out, validation)
+    return Bundle.write(out, model, calibrator, card, **golden, reference=_reference(calibrator, validation))
 
 
 def describe(
@@ -176,25 +176,9 @@ def describe(
     )
 
 
-def _write(
-    model: Path,
-    logits_C: Any,
-    calibrator: Calibrator,
-    description: Description,
-    golden: Inputs,
-    out: Path,
-    validation: Logits | None,
-) -> Bundle:
-    """Write the bundle with its golden row and reference."""
-    return Bundle.write(
-        out,
-        model,
-        calibrator,
-        description,
-        golden_input=golden,
-        golden_logits=logits_C,
-        reference=None if validation is None else Reference.of(calibrator(validation.logits_NC).max(axis=1)),
-    )
+def _reference(calibrator: Calibrator, validation: Logits | None) -> Reference | None:
+    """Return the card's reference, from the confidences of the validation rows."""
+    return None if validation is None else Reference.of(calibrator(validation.logits_NC).max(axis=1))
 
 
 def _risk_coverage(calibrator: Calibrator, test: Logits) -> RiskCoverage:

@@ -28,7 +28,6 @@ def gamma_curve(out: Path) -> Path:
 
     Similar to Mukhoti et al. 2020, figure 4a and proposition 2. Written to `out`.svg and `out`.png; returns the PNG.
     """
-    out.parent.mkdir(parents=True, exist_ok=True)
     with new_figure(out, "Focal loss: its gradient over that of cross entropy", (10.2, 4.3), png=True) as figure:
         left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
         _ratios(left)

@@ -27,7 +27,6 @@ def memberships(out: Path) -> Path:
 
     Karandikar et al. 2021, figure 3 and equation 8. Returns the PNG.
     """
-    out.parent.mkdir(parents=True, exist_ok=True)
     c_N = torch.linspace(0, 1, POINTS, dtype=torch.float64)
     with new_figure(out, "How much of a confidence falls into each of five soft bins", (10.4, 3.3), png=True) as figure:
         panels = figure.subplots(1, len(BIN_TEMPERATURES), sharey=True)
@@ -44,7 +43,6 @@ def uncertainty(out: Path) -> Path:
 
     Karandikar et al. 2021, figure 4 and equation 15. Returns the PNG.
     """
-    out.parent.mkdir(parents=True, exist_ok=True)
     h_N = torch.linspace(0, 1, POINTS, dtype=torch.float64)
     with new_figure(out, "How uncertain a row counts, by its entropy", (5.4, 3.6), png=True) as figure:
         axes = figure.subplots()

@@ -38,10 +38,14 @@ STYLE: dict[Any, Any] = {
 
 @contextmanager
 def new_figure(out: Path, title: str, size: tuple[float, float], *, png: bool = False) -> Iterator[Figure]:
-    """Yield a figure to draw on, then write `out`.svg and, with `png`, `out`.png, without dates and program names."""
+    """Yield a figure to draw on, then write `out`.svg and, with `png`, `out`.png, without dates and program names.
+
+    The folder is made if it does not exist.
+    """
     import matplotlib
     from matplotlib.figure import Figure
 
+    out.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE):
         words = fill(title, round(LETTERS * size[0]))
         figure = Figure(figsize=(size[0], size[1] + LINE_HEIGHT * words.count("\n")), layout="constrained")

@@ -30,7 +30,6 @@ def simplex(out: Path) -> Path:
 
     p_j is the largest probability below p_y, or 0. Returns the PNG.
     """
-    out.parent.mkdir(parents=True, exist_ok=True)
     p_N3 = points()
     x_N, y_N = (p_N3 @ CORNERS).T
     title = "Weight of a row by its probabilities of three classes; its class is the upper corner"

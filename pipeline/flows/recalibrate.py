@@ -28,7 +28,7 @@ from pydantic import Field
 
 from pipeline import choices
 from pipeline import recalibrate as recalibration
-from pipeline.flows import artifacts, models_of
+from pipeline.flows import artifacts
 from pipeline.recalibrate import CalibratorChoice, FewLabelsError, Recalibration, RecalibrationOutcome, RemoteModel
 from trueodds.bundle import RECALIBRATED, PublishedModels, open_models
 from trueodds.client import NO_ANSWER, CallError, Client
@@ -125,7 +125,7 @@ def recalibrate(
     log = get_run_logger()
     request = Recalibration(
         Client.from_environment(service),
-        open_models(models) if models else models_of(Path.cwd()),
+        open_models(models) if models else open_models(home=Path.cwd()),
         model,
         version,
         labels,

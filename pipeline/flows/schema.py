@@ -31,7 +31,8 @@ def signature() -> inspect.Signature:
     """
     parameters, names = [], _names()
     for name, field in _leaves().items():
-        kind: Any = names.get(name) or _kind(field)
+        checked = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+        kind: Any = names.get(name) or checked
         if pattern := _AS_TEXT.get(_container(field)):
             kind = kind | Annotated[str, Field(pattern=pattern)]
         parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind | None))
@@ -66,11 +67,6 @@ def _leaves() -> dict[str, FieldInfo]:
     """Return the field of each parameter."""
     sections = [field.annotation for field in config.Params.model_fields.values()]
     return {name: field for section in sections for name, field in section.model_fields.items()}  # type: ignore[union-attr]
-
-
-def _kind(field: FieldInfo) -> Any:
-    """Return a field's type with its constraints."""
-    return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
 
 
 def _container(field: FieldInfo) -> Any:

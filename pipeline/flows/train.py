@@ -8,24 +8,28 @@ import re
 import signal
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
+from uuid import UUID
 
+import httpx
 from prefect import Flow, State, get_run_logger, task
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import FlowRun
 from prefect.concurrency.sync import concurrency
-from prefect.exceptions import TerminationSignal
+from prefect.exceptions import PrefectException, TerminationSignal
 from prefect.futures import PrefectFuture, wait
 from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from pipeline import config, stages
 from pipeline.export.trial import try_bundle
-from pipeline.flows import artifacts, child, graph, models_of, remote, workspace
-from pipeline.flows.runs import creation_time, was_cancelled
+from pipeline.flows import artifacts, child, graph, remote, workspace
 from pipeline.flows.schema import PUBLISH, Publish, descriptions, read_text, signature
 from pipeline.recalibrate import DisagreementError, Recalibration, check_folder
 from pipeline.recalibrate.standing import publication_text
-from trueodds.bundle import Bundle, PublishedModels, why_none
+from trueodds.bundle import Bundle, PublishedModels, open_models, why_none
 from trueodds.client import NO_ANSWER, CallError, Client
 from trueodds.errors import ConfigError, UserError
 from trueodds.processes import binding
@@ -119,7 +123,7 @@ def _train(**leaves: Any) -> None:
             why = f"trained by {experiment_name(title, run)}"
             if note := try_bundle(place.folder / stages.BUNDLE):
                 log.warning(note)
-            models = models_of(home)
+            models = open_models(home=home)
             bundle, words = publish(models, place.folder / stages.BUNDLE, role, why)
             if (elsewhere := _served_elsewhere(models)) is not None:
                 log.warning(elsewhere)
@@ -210,6 +214,27 @@ def _run_graph(place: workspace.Workspace, sharing: bool) -> None:
         raise
     for future in futures.values():
         future.state.result()
+
+
+def was_cancelled(run: str) -> bool:
+    """Return whether the run is cancelled or being cancelled; False if the server does not answer."""
+    found = _read_run(run)
+    return found is not None and found.state is not None and (found.state.is_cancelled() or found.state.is_cancelling())
+
+
+def creation_time(run: str) -> datetime | None:
+    """Return when the run was requested; None if the server does not answer."""
+    found = _read_run(run)
+    return None if found is None else found.created
+
+
+def _read_run(run: str) -> FlowRun | None:
+    """Read the run, or return None."""
+    try:
+        with get_client(sync_client=True) as client:
+            return client.read_flow_run(UUID(run))
+    except (ValueError, httpx.HTTPError, PrefectException):  # not the id of a run, no server, no such run
+        return None
 
 
 class TrainFlow(Flow[Any, Any]):

@@ -48,16 +48,8 @@ class TrainingLoss(Protocol):
         ...
 
 
-class Meta:
-    """Base class without meta parameters; `pipeline.methods.meta.meta_learner.MetaLearner` has them."""
-
-    name = ""
-
-    def attach(self, net: Net) -> None:
-        """Create the parameters for this net, without a lasting effect on torch's global generator."""
-
-    def check(self, net: Net, inputs: Tensor) -> None:
-        """Raise ConfigError if the look-ahead does not work with this net, tried on some rows."""
+class Shaping:
+    """Base class of what shapes a training loss; it leaves the loss as it is."""
 
     def gamma(self, features_ND: Tensor | None) -> Tensor | None:
         """Return gamma for each row (N,), or None if the primary loss has its own."""
@@ -78,6 +70,19 @@ class Meta:
     def factor(self, penalty: str) -> Tensor | None:
         """Return the factor of a joint penalty's weight, or None if it is not learned."""
         return None
+
+
+class Meta:
+    """Base class without meta parameters; `pipeline.methods.meta.meta_learner.MetaLearner` has them."""
+
+    name = ""
+    part = Shaping()
+
+    def attach(self, net: Net) -> None:
+        """Create the parameters for this net, without a lasting effect on torch's global generator."""
+
+    def check(self, net: Net, inputs: Tensor) -> None:
+        """Raise ConfigError if the look-ahead does not work with this net, tried on some rows."""
 
     def due(self, step: int) -> tuple[Meta, ...]:
         """Return itself if a meta step is due at step number `step` of the run, from 1 on."""

@@ -128,8 +128,8 @@ class Method:
         """Return the primary loss of each row (N,), with smoothed targets if the method smooths labels."""
         for part in self.labels:
             targets = part.targets(logits_NC, targets)
-        targets = self.meta.targets(logits_NC, targets)
-        return self.primary(logits_NC, targets, Moment(progress, features, head, self.meta.gamma(features)))
+        targets = self.meta.part.targets(logits_NC, targets)
+        return self.primary(logits_NC, targets, Moment(progress, features, head, self.meta.part.gamma(features)))
 
     def exponents(self, batch: Batch) -> Tensor | None:
         """Return the gamma of each row (N,), detached, or None if the method has none."""
@@ -139,7 +139,7 @@ class Method:
             rows = len(batch.labels)
             p_N = torch.softmax(batch.logits[:rows], 1).gather(1, batch.labels.unsqueeze(1)).squeeze(1)
             features = None if batch.features is None else batch.features[:rows]
-            return self.exponent(p_N, Moment(batch.progress, features, batch.head, self.meta.gamma(features)))
+            return self.exponent(p_N, Moment(batch.progress, features, batch.head, self.meta.part.gamma(features)))
 
     def objective(self, batch: Batch) -> Tensor:
         """Return the objective of a batch, a scalar.
@@ -162,14 +162,14 @@ class Method:
         logits, features = batch.logits[:rows], None if batch.features is None else batch.features[:rows]
         losses_N = self.per_sample(logits, batch.targets, features, head=batch.head, progress=batch.progress)
         loss = shaped = (losses_N if batch.weights is None else batch.weights * losses_N).mean()
-        if (penalty := self.meta.penalty()) is not None:
+        if (penalty := self.meta.part.penalty()) is not None:
             shaped = shaped + penalty / rows
-        if (penalty := self.meta.batch_penalty(logits, labels)) is not None:
+        if (penalty := self.meta.part.batch_penalty(logits, labels)) is not None:
             shaped = shaped + penalty
         terms = []
         for term in self._in_force("joint", batch.progress):
             value = term.joint_term(logits, labels, batch.progress, loss, is_step)
-            if (factor := self.meta.factor(term.name)) is None:
+            if (factor := self.meta.part.factor(term.name)) is None:
                 terms.append(value)
             else:
                 shaped = shaped + factor * value

@@ -47,9 +47,9 @@ class Transition(nn.Module):
 class DenseNet(Net):
     """Dense blocks with transitions between them and torch's default initialisation."""
 
-    def __init__(self, channels: int, classes: int, *, growth: int, depth: tuple[int, ...], dropout: float) -> None:
+    def __init__(self, channels: int, classes: int, *, width: int, depth: tuple[int, ...], dropout: float) -> None:
         super().__init__()
-        inside = 2 * growth
+        growth, inside = width, 2 * width
         self.stem = convolution(channels, inside, 3)
         stages: list[nn.Module] = []
         for stage, layers in enumerate(depth):

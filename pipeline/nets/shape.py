@@ -1,8 +1,8 @@
-"""Base classes of the shapes of nets. They need no torch: a shape imports its net when it builds it."""
+"""Base classes of the shapes of nets. They need no torch: a shape has its net's place and imports it to build it."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import pkgutil
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Shape(ABC):
+class Shape:
     """Sizes of a net that do not depend on the data: a net without its input channels and its classes.
 
-    A subclass is a frozen dataclass whose fields are the options of its family. It sets `kind` and implements `build`.
+    A subclass is a frozen dataclass whose fields are the options of its family. It sets `kind`, and `net` or `build`.
 
     Attributes:
         name: Name of the net in params.yaml.
@@ -27,7 +27,13 @@ class Shape(ABC):
     kind: ClassVar[Kind]
     """Kind of rows: normalised images N x C x H x W, standardised vectors N x D, texts N x L of word ids, or trees."""
 
-    @abstractmethod
+    net: ClassVar[str] = ""
+    """Place of the net's class as entry points have it, `package.module:name`. Its arguments are the fields."""
+
+    def modules(self) -> list[str]:
+        """Return the modules that define the shape and its net."""
+        return [type(self).__module__, *filter(None, [self.net.partition(":")[0]])]
+
     def build(self, inside: int, classes: int) -> Net:
         """Build the net with random weights from torch's global generator.
 
@@ -35,6 +41,9 @@ class Shape(ABC):
             inside: Channels of an image, features of a vector, or width of a word vector.
             classes: Number of classes.
         """
+        options = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "name"}
+        net: Net = pkgutil.resolve_name(self.net)(inside, classes, **options)
+        return net
 
     def with_options(self, **options: Any) -> Self:
         """Return the shape with the options that are not None.

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from itertools import pairwise
+from typing import Literal
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -86,16 +86,17 @@ class WideResNet(Net):
         self,
         channels: int,
         classes: int,
-        block: Callable[[int, int, int, float], WideBlock],
         *,
         width: int,
         depth: tuple[int, ...],
+        order: Literal["after", "before"],
         dropout: float,
     ) -> None:
         super().__init__()
+        block = {"after": NormAfter, "before": NormBefore}[order]
         widths = [STEM, *(width * 2**stage for stage in range(len(depth)))]
         self.stem = convolution(channels, STEM, 3)
-        self.normalises_last = block is NormBefore
+        self.normalises_last = order == "before"
         if not self.normalises_last:
             self.norm = nn.BatchNorm2d(STEM)
         layers: list[nn.Module] = []

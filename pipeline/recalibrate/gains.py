@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
+import scipy
 
 from pipeline.choices import SMOOTHING
 from trueodds.calibrators import BiasCorrectedTemperature, Calibrator, EnsembleTemperature, Identity, Temperature
@@ -84,10 +84,12 @@ def _beside(p: _Member, q: Sequence[_Member], classes: int, smoothing: float) ->
         b = p.temperature / member.temperature
         spread = float(np.ptp(member.bias_C - b * p.bias_C))
         ends = (0.0, float((1 - b) * np.log(classes - 1.0)))
-        low_G += member.weight * expit(b * odds_G - max(ends) - spread)
-        high_G += member.weight * expit(b * odds_G - min(ends) + spread)
+        low_G += member.weight * scipy.special.expit(b * odds_G - max(ends) - spread)
+        high_G += member.weight * scipy.special.expit(b * odds_G - min(ends) + spread)
         steepest = max(steepest, b)
-    low_G, high_G, p_G = (np.log((1 - smoothing) * x_G + smoothing / classes) for x_G in (low_G, high_G, expit(odds_G)))
+    low_G, high_G, p_G = (
+        np.log((1 - smoothing) * x_G + smoothing / classes) for x_G in (low_G, high_G, scipy.special.expit(odds_G))
+    )
     error = float((1 + steepest) * step / 2)
     return min(float((low_G - p_G).min()), 0.0) - error, max(float((high_G - p_G).max()), 0.0) + error
 

@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.studies import OUT
+from pipeline.studies import OUT, names
 from trueodds.cli import Subparsers
 from trueodds.texts import plural
 
@@ -36,8 +36,6 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from pipeline.studies import format as study_format
-
     if arguments.theory:
         from pipeline.figures import soft_steps, weights
         from pipeline.studies import theory
@@ -49,9 +47,10 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"written: {draw(arguments.out / 'theory' / name)}")
         return 0
     if arguments.list or arguments.study is None:
-        names = study_format.names()
-        print("\n".join(names) if names else "no paper's study is installed; give a file: trueodds study mine.yaml")
+        papers = names()
+        print("\n".join(papers) if papers else "no paper's study is installed; give a file: trueodds study mine.yaml")
         return 0
+    from pipeline.studies import format as study_format
     from pipeline.studies import running, runs, setting_choice
 
     study = study_format.read(arguments.study)

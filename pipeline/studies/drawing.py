@@ -182,22 +182,12 @@ def _shift(spec: study_format.Shift, drawing: _Drawing, out: Path, title: str) -
     across.shift(lines, _label(spec.y), out, title)
 
 
-def _densities(spec: study_format.Densities, drawing: _Drawing, out: Path, title: str) -> None:
-    rows.densities(drawing.arrays(), spec.array, out, title)
-
-
-def _gradients(_spec: study_format.Gradients, drawing: _Drawing, out: Path, title: str) -> None:
-    rows.gradients(drawing.arrays(), out, title)
-
-
-def _outcomes(_spec: study_format.Outcomes, drawing: _Drawing, out: Path, title: str) -> None:
-    rows.outcomes(drawing.arrays(), out, title)
-
-
 _DRAWN: dict[str, Callable[[Any, _Drawing, Path, str], None]] = {
     "reliability": _reliability, "training": _training, "bins": _bins, "curves": _curves, "points": _points,
-    "bars": _bars, "effects": _effects, "shift": _shift, "densities": _densities, "gradients": _gradients,
-    "outcomes": _outcomes,
+    "bars": _bars, "effects": _effects, "shift": _shift,
+    "densities": lambda spec, drawing, out, title: rows.densities(drawing.arrays(), spec.array, out, title),
+    "gradients": lambda _, drawing, out, title: rows.gradients(drawing.arrays(), out, title),
+    "outcomes": lambda _, drawing, out, title: rows.outcomes(drawing.arrays(), out, title),
 }  # fmt: skip
 
 

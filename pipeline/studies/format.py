@@ -14,14 +14,13 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pipeline import config
+from pipeline.studies import PAPERS, names
 from trueodds.calibrators import Identity
 from trueodds.dialect import read_yaml
 from trueodds.errors import ConfigError, unknown
 from trueodds.evaluation.entries import check_entries
 from trueodds.evaluation.measurement import measure
 
-PAPERS = Path(__file__).parent / "papers"
-"""Folder with the studies of the papers' tables and figures: <paper>/<table or figure>.yaml."""
 CALIBRATOR = "calibrator"
 TEMPERATURE = "temperature"
 """Column with the temperature, for calibrators that have one."""
@@ -302,11 +301,6 @@ def read(name: str) -> Study:
     if not isinstance(tree, dict):
         raise StudyError(f"{path} must contain keys such as title and vary, not {type(tree).__name__}")
     return parse(tree, str(path))
-
-
-def names() -> list[str]:
-    """List the studies of papers."""
-    return sorted(path.relative_to(PAPERS).with_suffix("").as_posix() for path in PAPERS.glob("*/*.yaml"))
 
 
 def parse(tree: Mapping[str, Any], source: str = "the study") -> Study:

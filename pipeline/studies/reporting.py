@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
@@ -36,33 +36,6 @@ SCORES = ("nll", "refinement_nll", "phi_", "brier", "mean_entropy", "sweep_bins"
 """Prefixes of columns that are not fractions."""
 
 
-@dataclass(frozen=True)
-class Findings:
-    """The results of a study in words.
-
-    Attributes:
-        cells: The table.
-        shift_tables: A table for each shift figure.
-        notes: Remarks on the columns.
-        summary: The number of significant differences.
-        comparisons: Sentences about differences from the baseline.
-        choices: The choice by the study's rule.
-        tuning: A line for each choice of tuning.
-        failures: The messages of failed runs.
-        runs: The number of finished runs.
-    """
-
-    cells: Sequence[Sequence[str]]
-    shift_tables: Sequence[Sequence[Sequence[str]]]
-    notes: Sequence[str]
-    summary: str
-    comparisons: Sequence[str]
-    choices: Sequence[str]
-    tuning: Sequence[str]
-    failures: Sequence[str]
-    runs: str
-
-
 def report(study: Study, outcome: StudyOutcome, out: Path) -> str:
     """Write study.csv, study.parquet, the figures and study.html of the finished runs to the folder `out`.
 
@@ -77,30 +50,36 @@ def report(study: Study, outcome: StudyOutcome, out: Path) -> str:
     written = [*measuring.write(out, table), *measuring.write_shift(out, under_shift)]
     figures = drawing.draw(study, outcome.places, table, under_shift, out)
     written += [*figures, _write_page(out / PAGE, study, found, figures)]
-    words = [*found.notes, found.summary, *(f"  {line}" for line in found.comparisons), *found.choices]
+    words = [*found["notes"], found["summary"], *(f"  {line}" for line in found["comparisons"]), *found["choices"]]
     words += [f"Differs from what was published: {difference}" for difference in study.differs]
     words += [f"written: {path}" for path in written]
-    tables = [line for one in (found.cells, *found.shift_tables) for line in ["", *markdown(one)]]
+    tables = [line for one in (found["cells"], *found["shift_tables"]) for line in ["", *markdown(one)]]
     return "\n".join([*tables, "", *filter(None, words)])
 
 
-def findings(study: Study, outcome: StudyOutcome, table: Sequence[Row], under_shift: Sequence[Row]) -> Findings:
-    """Put the tables of `measuring.rows_of` and `measuring.shifted_rows_of` into words."""
+def findings(study: Study, outcome: StudyOutcome, table: Sequence[Row], under_shift: Sequence[Row]) -> dict[str, Any]:
+    """Put the tables of `measuring.rows_of` and `measuring.shifted_rows_of` into words.
+
+    Returns:
+        The table `cells`, a table for each shift figure (`shift_tables`), remarks on the columns (`notes`), the number
+        of significant differences (`summary`), sentences about differences from the baseline (`comparisons`), the
+        choice by the study's rule (`choices`), a line for each choice of tuning, the messages of failed runs, and the
+        number of finished runs.
+    """
     compared = baseline_comparison.compare(study, outcome.places)
     chosen = setting_choice.choose(study.choose, settings_of(study, table)) if study.choose else []
-    return Findings(
-        cells=cells(study, table),
-        shift_tables=[
-            lines for spec in study.figures if spec.kind == "shift" and (lines := shift_cells(study, under_shift, spec))
-        ],
-        notes=notes(study),
-        summary=baseline_comparison.summary(compared),
-        comparisons=[*(one.sentence() for one in compared), *baseline_comparison.times(study, table)],
-        choices=chosen_lines(study, chosen),
-        tuning=outcome.tuning,
-        failures=outcome.failures,
-        runs=plural(sum(place.is_done for place in outcome.places), "run"),
-    )
+    shifts = [shift_cells(study, under_shift, spec) for spec in study.figures if spec.kind == "shift"]
+    return {
+        "cells": cells(study, table),
+        "shift_tables": [lines for lines in shifts if lines],
+        "notes": [baseline_comparison.NOTE] if any(map(measuring.is_plug_in, study.report)) else [],
+        "summary": baseline_comparison.summary(compared),
+        "comparisons": [*(one.sentence() for one in compared), *baseline_comparison.times(study, table)],
+        "choices": chosen_lines(study, chosen),
+        "tuning": outcome.tuning,
+        "failures": outcome.failures,
+        "runs": plural(sum(place.is_done for place in outcome.places), "run"),
+    }
 
 
 def markdown(of: Sequence[Sequence[str]]) -> list[str]:
@@ -128,11 +107,6 @@ def cells(study: Study, table: Sequence[Row]) -> list[list[str]]:
             shown = [_beside(study, column, theirs, setting.rows, off) for column in study.report]
             printed.append(["" for _ in axes] + ["published", "", *shown])
     return printed
-
-
-def notes(study: Study) -> list[str]:
-    """List remarks about the reported columns."""
-    return [baseline_comparison.NOTE] if any(map(measuring.is_plug_in, study.report)) else []
 
 
 def chosen_lines(study: Study, choices: Sequence[ChosenSettings]) -> list[str]:
@@ -232,17 +206,15 @@ def _beside(study: Study, column: str, theirs: Row, rows: Sequence[Row], baselin
     return words
 
 
-def _write_page(path: Path, study: Study, findings: Findings, figures: Sequence[Path]) -> Path:
+def _write_page(path: Path, study: Study, found: Mapping[str, Any], figures: Sequence[Path]) -> Path:
     """Write the page with the PNGs embedded."""
     shown = [
-        {"address": f"data:image/png;base64,{base64.b64encode(png.read_bytes()).decode()}", "words": _title(study, png)}
+        {
+            "address": f"data:image/png;base64,{base64.b64encode(png.read_bytes()).decode()}",
+            "words": drawing.title_of(study, int(png.stem.removeprefix("figure"))),
+        }
         for png in figures
     ]
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(TEMPLATE.read_text(encoding="utf-8"))
-    write_text(path, template.render(study=study, style=PALETTE, figures=shown, **vars(findings)))
+    write_text(path, template.render(study=study, style=PALETTE, figures=shown, **found))
     return path
-
-
-def _title(study: Study, png: Path) -> str:
-    """Return the title of the figure in a PNG."""
-    return drawing.title_of(study, int(png.stem.removeprefix("figure")))

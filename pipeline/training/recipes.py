@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline.config import OptionValue, Training
-from pipeline.data.raw import Kind
 from pipeline.training.recipe import Recipe
 from trueodds.errors import ConfigError, unknown
+
+if TYPE_CHECKING:
+    from pipeline.data.raw import Kind
 
 USUAL_RATE = {"sgd": 0.1, "adam": 0.001, "adamw": 0.001, "adagrad": 0.01}
 """Optimizer -> learning rate, if params.yaml names another optimizer than the recipe and no learning_rate."""
@@ -41,40 +43,23 @@ def _paper(about: str, epochs: int, beside: str = "", paper_nets: str = "", **ch
     return NamedRecipe(about, replace(Recipe("", epochs, reduction="sum", clip=2.0), **changes), beside, paper_nets)
 
 
+def _words(about: str, vectors: str, beside: str = "", **settings: Any) -> NamedRecipe:
+    """Return a recipe of words: a constant rate, the epoch with the lowest validation error, and rows as they are."""
+    recipe = Recipe(schedule="constant", selection="val_error", padding=0, flip=False, **settings)
+    return NamedRecipe(about, recipe, f"embeddings={vectors}{f'; {beside}' if beside else ''}")
+
+
 def _newsgroups(about: str, epochs: int, beside: str = "", **changes: Any) -> NamedRecipe:
     """Return a recipe of 20 Newsgroups."""
-    recipe = Recipe(
-        net="gp_cnn",
-        epochs=epochs,
-        optimizer="adam",
-        learning_rate=0.001,
-        weight_decay=0.0,
-        schedule="constant",
-        selection="val_error",
-        padding=0,
-        flip=False,
-    )
-    vectors = "embeddings=glove.6B.100d.txt validation_size=900 truncation_side=left"
-    return NamedRecipe(about, replace(recipe, **changes), f"{vectors}; {beside}" if beside else vectors)
+    vectors = "glove.6B.100d.txt validation_size=900 truncation_side=left"
+    settings = {"optimizer": "adam", "learning_rate": 0.001, "weight_decay": 0.0, **changes}
+    return _words(about, vectors, beside, net="gp_cnn", epochs=epochs, **settings)
 
 
 def _sst(about: str, epochs: int, beside: str = "") -> NamedRecipe:
     """Return a recipe of the Stanford Sentiment Treebank."""
-    recipe = Recipe(
-        net="tree_lstm",
-        epochs=epochs,
-        batch_size=25,
-        optimizer="adagrad",
-        learning_rate=0.05,
-        weight_decay=1e-4,
-        schedule="constant",
-        selection="val_error",
-        padding=0,
-        flip=False,
-        vectors_rate=0.1,
-    )
-    vectors = "embeddings=glove.840B.300d.txt"
-    return NamedRecipe(about, recipe, f"{vectors}; {beside}" if beside else vectors)
+    settings = {"optimizer": "adagrad", "learning_rate": 0.05, "weight_decay": 1e-4, "vectors_rate": 0.1}
+    return _words(about, "glove.840B.300d.txt", beside, net="tree_lstm", epochs=epochs, batch_size=25, **settings)
 
 
 RECIPES = {

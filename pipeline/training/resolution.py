@@ -65,7 +65,7 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
     named = [*training.method.split("+"), *(part.name for part in method.components)]
     registered = [*extensions.lookup("methods", named), *extensions.lookup("nets", [shape.name])]
     users = [file for extension in registered for file in extension.files() if file.suffix == ".py"]
-    code = code_hashes([LOOP, type(shape).__module__, *method.modules()], users)
+    code = code_hashes([LOOP, *shape.modules(), *method.modules()], users)
     code |= {extension.title: extension.sha256() for extension in registered}
     distributions = tuple(sorted({extension.distribution.requirement for extension in registered}))
     epochs = tuple(sorted(set(training.curves)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -10,7 +9,7 @@ from typing import Any, get_args
 
 from service.alarm.evidence import Delivery
 from service.alarm.watch import Deliverable, Key, Watch
-from service.alarm.webhooks import question_news
+from service.alarm.webhooks import QUESTION, id_of, message
 from service.settings import Settings, Webhook
 from service.store import Store
 from service.store.decision_rows import Notice, NoticeKind
@@ -102,6 +101,5 @@ class NoticeWatch(Watch):
             "noticed_at": datetime.fromtimestamp(notice.at_ms / 1000, UTC).isoformat(),
             **notice.details,
         }
-        id_ = hashlib.sha256(repr((*notice.key, notice.at_ms)).encode()).hexdigest()[:32]
-        reading = reading_of(notice, question)
-        return question_news(*key, id_, numbers, reading=reading, address=self._settings.address)
+        beside = {"address": self._settings.address, "id_": id_of(*notice.key, notice.at_ms)}
+        return message(QUESTION, *key, reading_of(notice, question), **beside, numbers=numbers)

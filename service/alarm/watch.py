@@ -361,7 +361,7 @@ class PromiseWatch(Watch):
             "risk": part.risk,
         }
         beside = {"reading": part.reading, "address": self._settings.address}
-        return news(*key, PROMISE, numbers, type_=BROKEN, **beside)
+        return news(*key, PROMISE, numbers, kind=BROKEN, **beside)
 
 
 def restarts(settings: Settings) -> dict[str, Callable[[Any, int], tuple[Any, int] | None]]:

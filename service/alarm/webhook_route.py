@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from service.alarm import webhooks
-from service.http import documentation, error_answers, json_body, keys, signed_body
+from service.http import documentation, json_body, signed_body
 from service.http.signed_body import Name, SignedBody
 from service.runtime import Runtime, runtime_of
 from service.settings import Webhook
@@ -48,13 +48,8 @@ def examples(version: Version) -> documentation.Examples:
 
 @router.post(
     "/admin/alarm/test",
-    tags=["operation"],
     summary="Test the alarm's webhooks",
-    dependencies=[keys.requires("admin")],
-    responses={
-        200: {"model": AlarmTest},
-        **error_answers.document_errors(_503="no model is loaded", **keys.ERRORS),
-    },
+    **documentation.route("admin", AlarmTest, tag="operation", _503="no model is loaded"),
 )
 async def try_webhooks(request: Request) -> Response:
     """Send a test message of type `calibration-alarm-test` to every webhook, in the same way as an alarm.
@@ -62,8 +57,8 @@ async def try_webhooks(request: Request) -> Response:
     A Prefect deployment starts a run with `dry_run`. That run only checks that everything it needs is available.
     """
     runtime = runtime_of(request)
-    version, address = runtime.engine.version, runtime.settings.address
-    body = webhooks.trial_news(version.model, version.version, address=address)
+    reading, address = "This is a test message. No alarm has fired.", runtime.settings.address
+    body = webhooks.message(webhooks.TRIAL, *runtime.engine.version.key, reading, address=address)
     return await _call(runtime, runtime.settings.alarm_webhook, body)
 
 
@@ -85,7 +80,7 @@ async def report_undecided(request: Request) -> Response:
     )
     runtime.telemetry.count_undecided_recalibration()
     reading = f"A recalibration ended without a decision ({body.who}): {body.why}"
-    told = webhooks.undecided_news(body.model, body.version, reading, address=settings.address)
+    told = webhooks.message(webhooks.UNDECIDED, body.model, body.version, reading, address=settings.address)
     return await _call(runtime, [hook for hook in settings.alarm_webhook if not hook.starts_run], told)
 
 

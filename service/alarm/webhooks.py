@@ -27,71 +27,40 @@ class WebhookError(Exception):
     """The message was not accepted. The error names webhook and reason, without the URL's path and password."""
 
 
-def news(
-    model: str,
-    version: str,
-    null: str,
-    numbers: dict[str, Any],
-    *,
+def message(
+    kind: str,
+    model: str | None,
+    version: str | None,
     reading: str,
+    *,
     address: str,
-    type_: str = ALARM,
+    id_: str = "",
+    numbers: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the message of an alarm. Its id is the same however often, and by whichever worker, it is sent."""
-    content = repr((model, version, null, numbers["fired_at"], numbers["fired_after"]))
+    """Return a message of a kind. Without `id_` it gets an id of its own, and is another message each time."""
+    query = f"?model={quote(model, safe='')}&version={quote(version, safe='')}" if model and version else ""
     return {
-        "type": type_,
-        "id": hashlib.sha256(content.encode()).hexdigest()[:32],
+        "type": kind,
+        "id": id_ or secrets.token_hex(16),
         "model": model,
         "version": version,
-        "null": null,
-        **numbers,
+        **(numbers or {}),
         "reading": reading,
-        "report_url": _report_url(address, model, version),
+        "report_url": f"{address}/calibration-report{query}",
     }
 
 
-def trial_news(model: str, version: str, *, address: str) -> dict[str, Any]:
-    """Return a test message. Each has an id of its own."""
-    return {
-        "type": TRIAL,
-        "id": secrets.token_hex(16),
-        "model": model,
-        "version": version,
-        "reading": "This is a test message. No alarm has fired.",
-        "report_url": _report_url(address, model, version),
-    }
+def id_of(*content: object) -> str:
+    """Return the id of a message. It is the same however often, and by whichever worker, the message is sent."""
+    return hashlib.sha256(repr(content).encode()).hexdigest()[:32]
 
 
-def question_news(
-    model: str, version: str, id_: str, numbers: dict[str, Any], *, reading: str, address: str
+def news(
+    model: str, version: str, null: str, numbers: dict[str, Any], *, reading: str, address: str, kind: str = ALARM
 ) -> dict[str, Any]:
-    """Return the message of a notice about a question. Its id is the same, however often it is sent."""
-    return {
-        "type": QUESTION,
-        "id": id_,
-        "model": model,
-        "version": version,
-        **numbers,
-        "reading": reading,
-        "report_url": _report_url(address, model, version),
-    }
-
-
-def undecided_news(model: str | None, version: str | None, reading: str, *, address: str) -> dict[str, Any]:
-    """Return the message of a recalibration that ended without a decision. Each has an id of its own."""
-    return {
-        "type": UNDECIDED,
-        "id": secrets.token_hex(16),
-        "model": model,
-        "version": version,
-        "reading": reading,
-        "report_url": _report_url(address, model, version) if model and version else f"{address}/calibration-report",
-    }
-
-
-def _report_url(address: str, model: str, version: str) -> str:
-    return f"{address}/calibration-report?model={quote(model, safe='')}&version={quote(version, safe='')}"
+    """Return the message of an alarm."""
+    id_ = id_of(model, version, null, numbers["fired_at"], numbers["fired_after"])
+    return message(kind, model, version, reading, address=address, id_=id_, numbers={"null": null, **numbers})
 
 
 async def send(webhook: Webhook, body: dict[str, Any]) -> str | None:

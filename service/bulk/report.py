@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import IO, Any, Protocol, TypeVar
+from typing import IO, Any, Protocol, TypeAlias, TypeVar
 
 import orjson
 from pydantic import BaseModel
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from service.bulk.lines import NDJSON, Row
@@ -28,12 +29,18 @@ IN_MEMORY = 1024**2
 """Bytes of the report that stay in memory."""
 
 
+def lines_of(what: str) -> dict[str, Any]:
+    """Return the documentation of an answer with one line per `what`, by its media type."""
+    return {NDJSON: {"schema": {"type": "string", "description": f"one JSON object per {what}"}}}
+
+
 class _HasId(Protocol):
     @property
     def id(self) -> str | None: ...
 
 
 R = TypeVar("R", bound=_HasId)
+Store: TypeAlias = Callable[[list[R]], Awaitable[list[str | Refusal]]]
 
 
 @dataclass
@@ -73,38 +80,34 @@ class BulkReport:
 
 
 async def take(
+    request: Request,
     blocks: AsyncGenerator[list[Row[R]]],
-    store: Callable[[list[R]], Awaitable[list[str | Refusal]]],
+    store: Store[R],
     summary: Callable[[BulkReport], BaseModel],
     count: Callable[[str, int], None],
-    *,
-    with_rows: bool,
     beside: Callable[[R], Mapping[str, Any]] | None = None,
 ) -> Response:
-    """Store the rows of the blocks. Return a summary or, with `rows_wanted`, one line per row.
+    """Store the rows of the blocks. Return a summary, or one line per row if the caller accepts JSON lines.
 
     Args:
+        request: The request.
         blocks: Blocks of rows.
         store: Stores rows and returns their outcomes.
         summary: Makes the summary of a report.
         count: Receives each outcome or code of a refusal, with its number of rows.
-        rows_wanted: Whether to return a line per row.
         beside: Returns further keys of a row's line.
 
     Raises:
         ServiceError: A bad header (422), a body or line that is too long (413), or the store failed (503). Rows that
             were stored before stay; sending the whole body again is safe.
     """
+    with_rows = NDJSON in request.headers.get("accept", "").lower()
     report = BulkReport(tempfile.SpooledTemporaryFile(IN_MEMORY) if with_rows else None)  # noqa: SIM115  closed when sent
     try:
         async with aclosing(blocks):
             async for rows in blocks:
-                if not rows:
-                    continue
-                outcomes = await _store(rows, store)
-                report.add(rows, outcomes, beside)
-                for outcome, number in Counter(o.code if isinstance(o, Refusal) else o for o in outcomes).items():
-                    count(outcome, number)
+                if rows:
+                    await store_rows(report, rows, store, count, beside)
     except ServiceError as error:
         if report.lines:
             report.lines.close()
@@ -114,13 +117,23 @@ async def take(
     return StreamingResponse(_stream(report.lines), media_type=NDJSON)
 
 
-async def _store(rows: list[Row[R]], store: Callable[[list[R]], Awaitable[list[str | Refusal]]]) -> list[str | Refusal]:
+async def store_rows(
+    report: BulkReport,
+    rows: list[Row[R]],
+    store: Store[R],
+    count: Callable[[str, int], None],
+    beside: Callable[[R], Mapping[str, Any]] | None = None,
+) -> list[str | Refusal]:
+    """Store the rows that are not refused yet, report and count all, and return their outcomes. See `take`."""
     sound = [row for _, row in rows if not isinstance(row, Refusal)]
     stored = iter(await store(sound) if sound else [])
     outcomes: list[str | Refusal] = []
     for number, row in rows:
         outcome = row if isinstance(row, Refusal) else next(stored)
         outcomes.append(replace(outcome, row=number) if isinstance(outcome, Refusal) else outcome)
+    report.add(rows, outcomes, beside)
+    for outcome_or_code, times in Counter(o.code if isinstance(o, Refusal) else o for o in outcomes).items():
+        count(outcome_or_code, times)
     return outcomes
 
 

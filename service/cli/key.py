@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from service.http import hashed_keys
 from trueodds.cli import Subparsers
 
 
@@ -13,9 +14,7 @@ def add_parser(commands: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from service.http import keys
-
-    key, hashed = keys.make()
+    key, hashed = hashed_keys.make()
     print(f"key     {key}", f"sha256  {hashed}", sep="\n", flush=True)
     print("Give the key to the callers. Give only the hash to the service, for example:", file=sys.stderr)
     print(f"  TRUEODDS_PREDICT_KEY_HASH={hashed} trueodds serve", file=sys.stderr)

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from service.errors import ServiceError
+from service.http import error_answers, keys
 
 Examples = dict[str, dict[str, Any]]
 """Example bodies of a route by media type and name."""
@@ -41,6 +42,33 @@ def list_of(items: Schema, **more: Any) -> Schema:
 def body_of(schemas: Mapping[str, Schema]) -> dict[str, Any]:
     """Return a required body with a schema per media type."""
     return {"required": True, "content": {media_type: {"schema": schema} for media_type, schema in schemas.items()}}
+
+
+def route(
+    role: keys.Role,
+    answer: Any = None,
+    content: Mapping[str, Any] | None = None,
+    *,
+    tag: str = "odds",
+    **errors: str,
+) -> dict[str, Any]:
+    """Return the keywords of a route that needs a key.
+
+    Args:
+        role: Role of the key.
+        answer: Type of the answer in JSON; None if it has another form.
+        content: Other forms of the answer, by media type.
+        tag: Part of the documentation.
+        errors: Descriptions of errors; see `error_answers.document_errors`.
+    """
+    success = {} if answer is None else {"model": answer}
+    if content is not None:
+        success["content"] = content
+    return {
+        "tags": [tag],
+        "dependencies": [keys.requires(role)],
+        "responses": {200: success, **error_answers.document_errors(**errors, **keys.ERRORS)},
+    }
 
 
 @dataclass(frozen=True)

@@ -140,18 +140,13 @@ def _service_error(request: Request, error: Exception) -> ServiceError:
     if isinstance(error, ServiceError):
         return error
     if isinstance(error, InputError):
-        return ServiceError(_input_status(error), error.code, str(error))
+        status = 413 if isinstance(error, InputTooLargeError) else 400 if isinstance(error, UnreadableError) else 422
+        return ServiceError(status, error.code, str(error))
     if isinstance(error, HTTPException):
         return _http_error(request, error)
     assert isinstance(error, RequestValidationError)
     problems = [f"{'.'.join(map(str, e['loc'][1:]))} = {short(e.get('input'))}: {e['msg']}" for e in error.errors()]
     return ServiceError(422, "invalid_parameter", "; ".join(problems))
-
-
-def _input_status(error: InputError) -> int:
-    if isinstance(error, InputTooLargeError):
-        return 413
-    return 400 if isinstance(error, UnreadableError) else 422
 
 
 def _http_error(request: Request, error: HTTPException) -> ServiceError:

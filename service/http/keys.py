@@ -9,29 +9,18 @@ access only to routes that read, never to routes that change something.
 from __future__ import annotations
 
 import base64
-import hashlib
 import hmac
-import secrets
 from typing import Any, Literal
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 
 from service.errors import ServiceError
+from service.http.hashed_keys import hash_of
 from service.http.parameters import prefers_html
 from service.settings import Settings
 
 Role = Literal["predict", "feedback", "read", "admin"]
-
-
-def make() -> tuple[str, str]:
-    """Make a new key. Return it with its SHA-256 in hex, which is all that the service needs."""
-    key = secrets.token_urlsafe(32)
-    return key, hash_of(key)
-
-
-def hash_of(key: str) -> str:
-    return hashlib.sha256(key.encode()).hexdigest()
 
 
 class ApiKeys:

@@ -13,9 +13,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.errors import ServiceError
-from service.http import error_answers, json_body, keys
+from service.http import json_body, keys
 from service.http.json_body import JSON
 from service.infer import infer_schemas
+from service.infer.infer_route import UNKNOWN, errors
 from service.infer.infer_schemas import CLASSIFIED, IndexEntry, ModelConfig, ModelStatistics, datatypes_of
 from service.infer.tensors import BYTES
 from service.models.model_schemas import State
@@ -28,19 +29,14 @@ READY: tuple[State, ...] = ("loaded", "altered")
 router = APIRouter(tags=["open inference protocol"])
 
 
-def _errors(**descriptions: str) -> dict[int | str, dict[str, Any]]:
-    return error_answers.document_errors(error_answers.OpenInferenceError, **descriptions)
-
-
-_UNKNOWN = "unknown model or version"
 _CONFIG: dict[str, Any] = {
     "response_model": ModelConfig,
-    "responses": _errors(_404=_UNKNOWN, _422="not a name", _503="the version is refused, or there is no default"),
+    "responses": errors(_404=UNKNOWN, _422="not a name", _503="the version is refused, or there is no default"),
 }
 _STATISTICS: dict[str, Any] = {
     "response_model": ModelStatistics,
     "dependencies": [keys.requires("read")],
-    "responses": _errors(_404=_UNKNOWN, _422="not a name", **keys.ERRORS),
+    "responses": errors(_404=UNKNOWN, _422="not a name", **keys.ERRORS),
 }
 
 
@@ -94,7 +90,7 @@ async def version_statistics(request: Request, model: str, version: str) -> Resp
     response_model=list[IndexEntry],
     dependencies=[keys.requires("read")],
     openapi_extra={"requestBody": infer_schemas.INDEX_BODY},
-    responses=_errors(
+    responses=errors(
         _400="not JSON", _408="the body came too slowly", _413="too many bytes", _422="unknown key", **keys.ERRORS
     ),
 )

@@ -37,7 +37,7 @@ EXTENSIONS = ["binary_tensor_data", "classification", "model_configuration", "st
 LARGE_PACKED = LARGE_ANSWER // 20
 """Probabilities from which a compressed answer is made in a thread; see LARGE_ANSWER."""
 
-_errors = partial(error_answers.document_errors, error_answers.OpenInferenceError)
+errors = partial(error_answers.document_errors, error_answers.OpenInferenceError)
 
 router = APIRouter(tags=["open inference protocol"])
 fast = APIRouter(tags=["open inference protocol"])
@@ -59,7 +59,7 @@ async def live() -> Response:
     "/v2/health/ready",
     summary="Check that the server is ready",
     response_model=infer_schemas.Ready,
-    responses=_errors(_503="no model is ready yet, or the store is not writable"),
+    responses=errors(_503="no model is ready yet, or the store is not writable"),
 )
 async def ready(request: Request) -> Response:
     """Answer 200 once the default model is loaded and its answers can be stored."""
@@ -69,19 +69,19 @@ async def ready(request: Request) -> Response:
     return _json(infer_schemas.Ready(ready=ready))
 
 
-_UNKNOWN = "unknown model or version"
+UNKNOWN = "unknown model or version"
 _METADATA: dict[str, Any] = {
     "response_model": infer_schemas.ModelMetadata,
-    "responses": _errors(_404=_UNKNOWN, _422="not a name", _503="the version is refused, or there is no default"),
+    "responses": errors(_404=UNKNOWN, _422="not a name", _503="the version is refused, or there is no default"),
 }
 _READY: dict[str, Any] = {**_METADATA, "response_model": infer_schemas.ModelReady}
 _INFER: dict[str, Any] = {
     "openapi_extra": {"requestBody": infer_schemas.BODY, **keys.NEEDS_KEY},
     "responses": {
         200: {"model": InferResponse, "content": {"application/octet-stream": {}}},
-        **_errors(
+        **errors(
             _400="not JSON",
-            _404=_UNKNOWN,
+            _404=UNKNOWN,
             _408="the body came too slowly",
             _409="the id was used for another input",
             _413="too many bytes or inputs",

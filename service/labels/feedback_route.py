@@ -10,9 +10,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from service.bulk.lines import CSV, NDJSON, row_blocks
-from service.bulk.report import take
+from service.bulk.report import lines_of, take
 from service.errors import Refusal
-from service.http import error_answers, json_body, keys
+from service.http import documentation, json_body
 from service.http.error_answers import RefusedRowsError
 from service.labels import imports, label_formats, label_schemas
 from service.labels.label_schemas import BulkSummary, LabelsStored
@@ -30,27 +30,21 @@ router = APIRouter()
 
 @router.post(
     "/feedback",
-    tags=["odds"],
     summary="Send true labels",
-    dependencies=[keys.requires("feedback")],
     openapi_extra={"requestBody": label_schemas.BODY, "parameters": label_schemas.PARAMETERS},
-    responses={
-        200: {
-            "model": LabelsStored | BulkSummary,
-            "content": {NDJSON: {"schema": {"type": "string", "description": "one JSON object per row"}}},
-        },
-        **error_answers.document_errors(
-            _400="not JSON",
-            _404="unknown prediction",
-            _409="another label is already stored, or two models have this id",
-            _413="too many bytes or labels",
-            _415="not JSON, CSV or JSON lines",
-            _422="unknown class, or a body of another shape",
-            _408="the body came too slowly",
-            _503="the store is not writable; try again after Retry-After",
-            **keys.ERRORS,
-        ),
-    },
+    **documentation.route(
+        "feedback",
+        LabelsStored | BulkSummary,
+        lines_of("row"),
+        _400="not JSON",
+        _404="unknown prediction",
+        _409="another label is already stored, or two models have this id",
+        _413="too many bytes or labels",
+        _415="not JSON, CSV or JSON lines",
+        _422="unknown class, or a body of another shape",
+        _408="the body came too slowly",
+        _503="the store is not writable; try again after Retry-After",
+    ),
 )
 async def give_feedback(request: Request) -> Response:
     """Send true labels for earlier predictions. `label` is the name of a class; `index` is its position, from 0.
@@ -118,9 +112,8 @@ async def _take_bulk(request: Request, media_type: str, runtime: Runtime, import
     async def put(labels: list[Label]) -> list[str | Refusal]:
         return list(await runtime.store.put_each_label(labels, import_id))
 
-    rows_wanted = NDJSON in request.headers.get("accept", "").lower()
     blocks = row_blocks(request, READERS[media_type](), BLOCK, "a label")
     summary = partial(BulkSummary.of, import_id)
-    answer = await take(blocks, put, summary, runtime.telemetry.label, with_rows=rows_wanted)
+    answer = await take(request, blocks, put, summary, runtime.telemetry.label)
     answer.headers[imports.IMPORT_ID] = import_id
     return answer

@@ -20,7 +20,7 @@ from numpy.lib import format as npy
 from starlette.responses import Response, StreamingResponse
 
 from service.errors import ServiceError
-from service.http import error_answers, keys
+from service.http import documentation
 from service.http.parameters import Served, Since, unix_ms
 from service.runtime import runtime_of
 from service.store.rows import LabelledLogits
@@ -34,19 +34,16 @@ router = APIRouter()
 
 @router.get(
     "/admin/labelled.npz",
-    tags=["operation"],
     summary="Export labelled logits for recalibration",
-    dependencies=[keys.requires("admin")],
     response_class=Response,
-    responses={
-        200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}},
-        **error_answers.document_errors(
-            _404="unknown model or version, or no labelled answers",
-            _422="unknown or repeated parameter, value out of range, or a version without logits",
-            _503="no model has been served yet, or the store is not readable",
-            **keys.ERRORS,
-        ),
-    },
+    **documentation.route(
+        "admin",
+        content={"application/zip": {"schema": documentation.BINARY}},
+        tag="operation",
+        _404="unknown model or version, or no labelled answers",
+        _422="unknown or repeated parameter, value out of range, or a version without logits",
+        _503="no model has been served yet, or the store is not readable",
+    ),
 )
 async def labelled_logits(
     request: Request,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from service.errors import ServiceError
 from service.models.acting import Acting, acting_of
-from service.models.model import Scores, of_logits
+from service.models.model import of_logits
 from service.store.rows import EarlierPrediction, PredictionBatch, Version
 from trueodds.inputs import InputKind, Inputs
 from trueodds.texts import short
@@ -98,7 +98,8 @@ async def repeat(
     for row, known in enumerate(earlier):
         if known and known.logits is not None:
             version = await versions(known.version)
-            scores = _scores_of(known.logits, version)
+            logits_1C = np.frombuffer(known.logits, "<f4").reshape(1, len(version.classes))
+            scores = of_logits(version.calibrator, logits_1C)
             logits[row], probabilities[row], index[row] = (
                 scores.logits_NC[0],
                 scores.probabilities_NC[0],
@@ -110,10 +111,6 @@ async def repeat(
         message = "these ids were answered by versions with other classes; request them in separate calls"
         return ServiceError(409, "conflicting_versions", message)
     return replace(result, logits_NC=np.stack(logits), probabilities_NC=np.stack(probabilities), index_N=index)
-
-
-def _scores_of(logits: bytes, version: Version) -> Scores:
-    return of_logits(version.calibrator, np.frombuffer(logits, "<f4").reshape(1, len(version.classes)))
 
 
 def acting_rows(result: PredictionResult, share: float) -> list[Acting]:

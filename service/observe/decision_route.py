@@ -11,9 +11,9 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from service.bulk.lines import NDJSON, row_blocks
-from service.bulk.report import BulkReport, take
+from service.bulk.report import BulkReport, lines_of, store_rows, take
 from service.errors import Refusal, ServiceError
-from service.http import error_answers, json_body, keys
+from service.http import documentation, json_body
 from service.http.error_answers import RefusedRowsError
 from service.observe import decision_schemas
 from service.observe.decision_pairs import BESIDE, PairDefaults, PairLines, QuestionRow, promises_of, rows_of
@@ -51,26 +51,20 @@ class _Seen:
 
 @router.post(
     "/observe/decisions",
-    tags=["odds"],
     summary="Store answers of a decision model",
-    dependencies=[keys.requires("predict")],
     openapi_extra={"requestBody": decision_schemas.BODY},
-    responses={
-        200: {
-            "model": DecisionSummary,
-            "content": {NDJSON: {"schema": {"type": "string", "description": "one JSON object per question"}}},
-        },
-        **error_answers.document_errors(
-            _400="not JSON",
-            _408="the body came too slowly",
-            _409="every question was refused, the first because its id was used for another answer",
-            _413="too many bytes or values",
-            _415="not JSON or JSON lines",
-            _422="every question was refused, or a body of another shape",
-            _503="the store is not writable; try again after Retry-After",
-            **keys.ERRORS,
-        ),
-    },
+    **documentation.route(
+        "predict",
+        DecisionSummary,
+        lines_of("question"),
+        _400="not JSON",
+        _408="the body came too slowly",
+        _409="every question was refused, the first because its id was used for another answer",
+        _413="too many bytes or values",
+        _415="not JSON or JSON lines",
+        _422="every question was refused, or a body of another shape",
+        _503="the store is not writable; try again after Retry-After",
+    ),
 )
 async def observe_decisions(
     request: Request,
@@ -121,11 +115,8 @@ async def observe_decisions(
     seen = _Seen()
     storing = DecisionStoring(runtime, defaults, request.state.request_id)
     blocks = row_blocks(request, PairLines(defaults, seen.add), BLOCK, "a pair", chosen.max_body_bytes)
-    rows_wanted = NDJSON in request.headers.get("accept", "").lower()
     count = runtime.telemetry.observation
-    return await take(
-        blocks, storing.store_questions, seen.summary, count, with_rows=rows_wanted, beside=storing.beside
-    )
+    return await take(request, blocks, storing.store_questions, seen.summary, count, storing.beside)
 
 
 async def _take_json(request: Request, runtime: Runtime, defaults: PairDefaults) -> Response:
@@ -140,14 +131,8 @@ async def _take_json(request: Request, runtime: Runtime, defaults: PairDefaults)
         seen.add(of_pair)
         rows += [(number, row) for row in of_pair]
     storing = DecisionStoring(runtime, defaults, request.state.request_id)
-    sound = [row for _, row in rows if isinstance(row, QuestionRow)]
-    stored = iter(await storing.store_questions(sound) if sound else [])
-    outcomes = [row if isinstance(row, Refusal) else _with_pair_number(next(stored), row.pair) for _, row in rows]
     report = BulkReport(None)
-    report.add(rows, outcomes)
-    codes = Counter(outcome.code if isinstance(outcome, Refusal) else outcome for outcome in outcomes)
-    for outcome, count in codes.items():
-        runtime.telemetry.observation(outcome, count)
+    outcomes = await store_rows(report, rows, storing.store_questions, runtime.telemetry.observation)
     if report.outcomes["failed"] == len(rows):
         raise RefusedRowsError([outcome for outcome in outcomes if isinstance(outcome, Refusal)], len(rows))
     summary = seen.summary(report)
@@ -157,12 +142,6 @@ async def _take_json(request: Request, runtime: Runtime, defaults: PairDefaults)
         if isinstance(row, QuestionRow) and isinstance(outcome, str)
     ]
     return Response(summary.model_dump_json(), media_type=json_body.JSON)
-
-
-def _with_pair_number(outcome: str | Refusal, pair: int) -> str | Refusal:
-    if isinstance(outcome, str):
-        return outcome
-    return Refusal(pair, outcome.id, outcome.code, outcome.message)
 
 
 def _parse(defaults: PairDefaults, tree: Any) -> tuple[PairDefaults, list[list[QuestionRow | Refusal]]]:

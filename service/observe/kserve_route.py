@@ -15,13 +15,13 @@ import orjson
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from service.bulk.report import BulkReport
-from service.errors import Refusal, ServiceError
-from service.http import error_answers, json_body, keys
+from service.bulk.report import BulkReport, store_rows
+from service.errors import ServiceError
+from service.http import documentation, json_body
 from service.observe import observation_formats, observe_schemas
 from service.observe.cloud_event import CloudEvent, read_event
 from service.observe.inference_bodies import ResponseAnswers, answers_of, ids_of
-from service.observe.observation import CallDefaults, Observation, observation_of
+from service.observe.observation import CallDefaults, observation_of
 from service.observe.observe_schemas import ObservationSummary
 from service.observe.storing import Storing
 from service.predict.options import MAX_TAG
@@ -39,21 +39,17 @@ log = logging.getLogger("trueodds")
 
 @router.post(
     "/kserve/logger",
-    tags=["odds"],
     summary="Store answers logged by KServe",
-    dependencies=[keys.requires("predict")],
     openapi_extra={"requestBody": observe_schemas.EVENT, "parameters": observe_schemas.EVENT_HEADERS},
-    responses={
-        200: {"model": ObservationSummary},
-        **error_answers.document_errors(
-            _400="not JSON",
-            _408="the body came too slowly",
-            _413="too many bytes or values",
-            _422="not an inference event, no probabilities in the answer, or a parameter out of range",
-            _503="the store is not writable; try again after Retry-After",
-            **keys.ERRORS,
-        ),
-    },
+    **documentation.route(
+        "predict",
+        ObservationSummary,
+        _400="not JSON",
+        _408="the body came too slowly",
+        _413="too many bytes or values",
+        _422="not an inference event, no probabilities in the answer, or a parameter out of range",
+        _503="the store is not writable; try again after Retry-After",
+    ),
 )
 async def take_event(
     request: Request,
@@ -165,12 +161,8 @@ async def _store(
         observation_of(n, {"id": id_, answers.form: numbers, "time": pair.at, **whose}, defaults)
         for n, (id_, numbers) in enumerate(zip(ids, answers.rows, strict=True))
     ]
-    sound = [row for row in rows if isinstance(row, Observation)]
-    stored = iter(await Storing(runtime, defaults, request.state.request_id).store_each(sound) if sound else [])
-    outcomes = [row if isinstance(row, Refusal) else next(stored) for row in rows]
-    report.add(list(enumerate(rows)), outcomes)
-    for outcome in outcomes:
-        runtime.telemetry.observation(outcome.code if isinstance(outcome, Refusal) else outcome)
+    storing = Storing(runtime, defaults, request.state.request_id)
+    await store_rows(report, list(enumerate(rows)), storing.store_each, runtime.telemetry.observation)
     if pair.ids is not None:
         await runtime.store.remove_pair(whose["model"], event.id)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from service.bulk.lines import CsvLines, JsonLines, number, whole_number
@@ -27,18 +27,7 @@ from trueodds.inputs.sources import ConfidenceSource
 from trueodds.sums.rounding import Resolution
 from trueodds.texts import alike, as_name, short
 
-DEFAULT_KEYS = (
-    "model",
-    "version",
-    "classes",
-    "positive",
-    "tag",
-    "shadow",
-    "act_alone",
-    "ordered",
-    "confidence_source",
-    "resolution",
-)
+DEFAULT_KEYS = tuple(field.name for field in fields(CallDefaults) if field.name != "now_ms")
 """Keys of a JSON body for all rows, beside `observations`."""
 TABLE = tuple(name for name in ALLOWED if name not in ("probabilities", "logits", "logprobs", "votes"))
 """Columns of a table that are not classes."""

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from service.bulk.lines import CSV, NDJSON, row_blocks
-from service.bulk.report import BulkReport, take
-from service.http import error_answers, json_body, keys
+from service.bulk.report import BulkReport, lines_of, take
+from service.http import documentation, json_body
 from service.http.error_answers import RefusedRowsError
 from service.observe import observation_formats, observe_schemas
 from service.observe.observation import CallDefaults, Form
@@ -31,27 +31,21 @@ router = APIRouter()
 
 @router.post(
     "/observe",
-    tags=["odds"],
     summary="Store answers of another server",
-    dependencies=[keys.requires("predict")],
     openapi_extra={"requestBody": observe_schemas.BODY},
-    responses={
-        200: {
-            "model": ObservationSummary,
-            "content": {NDJSON: {"schema": {"type": "string", "description": "one JSON object per row"}}},
-        },
-        **error_answers.document_errors(
-            _400="not JSON, or not a Parquet file",
-            _408="the body came too slowly",
-            _409="the id was used for another answer, or this service serves the version itself",
-            _413="too many bytes or values",
-            _415="not JSON, JSON lines, CSV or Parquet",
-            _422="an answer that does not match the version's form and classes, a body of another shape, or a Parquet"
-            " file that crashes its reader",
-            _503="the store is not writable; try again after Retry-After",
-            **keys.ERRORS,
-        ),
-    },
+    **documentation.route(
+        "predict",
+        ObservationSummary,
+        lines_of("row"),
+        _400="not JSON, or not a Parquet file",
+        _408="the body came too slowly",
+        _409="the id was used for another answer, or this service serves the version itself",
+        _413="too many bytes or values",
+        _415="not JSON, JSON lines, CSV or Parquet",
+        _422="an answer that does not match the version's form and classes, a body of another shape, or a Parquet"
+        " file that crashes its reader",
+        _503="the store is not writable; try again after Retry-After",
+    ),
 )
 async def observe(
     request: Request,
@@ -127,12 +121,9 @@ async def observe(
         blocks = files.row_blocks(await json_body.read(request), defaults, form)
     else:
         raise json_body.unsupported_type(request, f"{json_body.JSON}, {NDJSON}, {CSV} and {PARQUET}")
-    rows_wanted = NDJSON in request.headers.get("accept", "").lower()
     storing = Storing(runtime, defaults, request.state.request_id)
-    count = runtime.telemetry.observation
-    return await take(
-        blocks, storing.store_each, partial(summary_of, storing), count, with_rows=rows_wanted, beside=storing.acting
-    )
+    summary, count = partial(summary_of, storing), runtime.telemetry.observation
+    return await take(request, blocks, storing.store_each, summary, count, storing.acting)
 
 
 def summary_of(storing: Storing, report: BulkReport) -> ObservationSummary:

@@ -134,7 +134,8 @@ def _block(batch: pyarrow.RecordBatch, cells: Sequence[str], lists: Sequence[str
     arrays, numbers, of_lists = list[npt.NDArray[Any]](), list[npt.NDArray[np.float64]](), list[npt.NDArray[Any]]()
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if name in lists:
-            head["lists"], of_lists = name, [_numbers(column.flatten()), _lengths(column)]
+            lengths = column.value_lengths().fill_null(-1).to_numpy().astype(np.int64)
+            head["lists"], of_lists = name, [_numbers(column.flatten()), lengths]
         elif name not in cells:
             head["numbers"].append(name)
             numbers.append(_numbers(column))
@@ -152,11 +153,6 @@ def _numbers(column: pyarrow.Array) -> npt.NDArray[np.float64]:
     """Return a column of numbers, with NaN for missing ones."""
     numbers: npt.NDArray[np.float64] = column.to_numpy(zero_copy_only=False).astype(np.float64)
     return numbers
-
-
-def _lengths(column: pyarrow.Array) -> npt.NDArray[np.int64]:
-    lengths: npt.NDArray[np.int64] = column.value_lengths().fill_null(-1).to_numpy().astype(np.int64)
-    return lengths
 
 
 def _cells(column: pyarrow.Array) -> list[Any]:

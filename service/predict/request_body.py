@@ -47,7 +47,8 @@ async def read_call(
     elif media_type == JSON or form in kind.formats:
         body = await json_body.read(request)
     else:
-        raise json_body.unsupported_type(request, _join_words(media_types(kind)))
+        *some, last = media_types(kind)
+        raise json_body.unsupported_type(request, f"{', '.join(some)} and {last}")
     answering = AnswerTimer(request, settings.answer_seconds, kind.noun)
     lists: dict[str, list[Any]] = {}
     columns: dict[str, str] = {}
@@ -122,10 +123,6 @@ async def _files_of(request: Request, kind: InputKind, limits: Limits) -> list[t
         raise ServiceError(status, code, f"{str(error.detail).rstrip('.')}; {cure}") from None
     kind.check_count(len(files), limits)
     return files
-
-
-def _join_words(words: list[str]) -> str:
-    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def instances(tree: Any, kind: InputKind, limits: Limits) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from service.http import error_answers, keys
+from service.http import documentation
 from service.report import pages
 from service.report.addresses import QUESTIONS
 from service.report.questions import MOST_ROWS, Overview, QuestionReport
@@ -20,17 +20,14 @@ router = APIRouter(route_class=pages.ReportRoute)
 
 @router.get(
     QUESTIONS,
-    tags=["odds"],
     summary="List the questions of decision models",
-    dependencies=[keys.requires("read")],
-    responses={
-        200: {"model": QuestionReport, "content": {"text/html": {}}},
-        **error_answers.document_errors(
-            _422="unknown or repeated parameter, or value out of range",
-            _503="the store is not readable",
-            **keys.ERRORS,
-        ),
-    },
+    **documentation.route(
+        "read",
+        QuestionReport,
+        {"text/html": {}},
+        _422="unknown or repeated parameter, or value out of range",
+        _503="the store is not readable",
+    ),
 )
 async def questions(
     request: Request,

@@ -144,10 +144,6 @@ def notice_of(notice: Notice, names: dict[str, str]) -> QuestionNotice:
     )
 
 
-def _report_url(question: QuestionCounts) -> str:
-    return addresses.address({}, model=question.of.model, version=question.of.version)
-
-
 def _state(question: QuestionCounts, versions: int, report: Report | None) -> QuestionState:
     asked = question.answered + question.declined
     mass, acting = question.mean_mass, None if report is None else report.acting
@@ -174,5 +170,5 @@ def _state(question: QuestionCounts, versions: int, report: Report | None) -> Qu
         headline="The host has declined all requests so far." if report is None else report.headline,
         first_answer=moment_of(question.first_ms),
         last_answer=moment_of(question.last_ms),
-        report_url=_report_url(question),
+        report_url=addresses.address({}, model=question.of.model, version=question.of.version),
     )

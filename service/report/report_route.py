@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
 from service.alarm import AlarmState, PromiseState, acting_alone, advice_of, alarm_of
-from service.http import error_answers, keys
+from service.http import documentation
 from service.http.parameters import Moment
 from service.report import pages
 from service.report.data import CheckData, ReportData, read, read_checks
@@ -55,18 +55,15 @@ _TIME = "ISO 8601 (UTC if no offset) or Unix time of the PREDICTION; extended to
 
 @router.get(
     "/calibration-report",
-    tags=["odds"],
     summary="Get the calibration report",
-    dependencies=[keys.requires("read")],
-    responses={
-        200: {"model": Report, "content": {"text/html": {}}},
-        **error_answers.document_errors(
-            _404="unknown model, version, class or tag",
-            _422="unknown or repeated parameter, value out of range, or parameters that contradict each other",
-            _503="no model has been served yet",
-            **keys.ERRORS,
-        ),
-    },
+    **documentation.route(
+        "read",
+        Report,
+        {"text/html": {}},
+        _404="unknown model, version, class or tag",
+        _422="unknown or repeated parameter, value out of range, or parameters that contradict each other",
+        _503="no model has been served yet",
+    ),
 )
 async def calibration_report(
     request: Request,

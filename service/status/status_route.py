@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 
 from service.alarm import ALARM, PROMISE, AlarmState, PromiseState, acting_alone
 from service.alarm.readings import Standing, standing
-from service.http import error_answers, keys
+from service.http import documentation, error_answers, keys
 from service.http.json_body import JSON
 from service.http.parameters import prefers_html
 from service.models.model_schemas import Models, stored_models
@@ -93,11 +93,9 @@ async def models(request: Request) -> Response:
 
 @router.get(
     "/metrics",
-    tags=["operation"],
     summary="Get metrics for Prometheus",
     response_class=Response,
-    dependencies=[keys.requires("read")],
-    responses={200: {"content": {"text/plain": {}}}, **error_answers.document_errors(**keys.ERRORS)},
+    **documentation.route("read", content={"text/plain": {}}, tag="operation"),
 )
 async def metrics(request: Request) -> Response:
     """Return counts of all workers and of the store, in Prometheus's format.

@@ -6,20 +6,19 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
-from functools import partial
-from typing import Any, TypeVar
+from functools import partial, update_wrapper
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from service.errors import Refusal
 from service.store.databases.database import Database
-from service.store.decision_rows import Notice, QuestionCounts, QuestionDecisions
+from service.store.decision_rows import QuestionDecisions
 from service.store.label_rules import LabelPlan, Outcome, RefusedLabelsError
 from service.store.rows import (
     By,
     DeletionCounts,
     EarlierPrediction,
-    HeldLabels,
     Label,
     LabelBlock,
     LabelCounts,
@@ -93,6 +92,7 @@ LATEST_MS = 2**47
 """Time in milliseconds later than any prediction. Ids hold twelve hex digits of it."""
 
 
+P = ParamSpec("P")
 T = TypeVar("T")
 N = TypeVar("N")
 log = logging.getLogger("trueodds")
@@ -101,6 +101,38 @@ log = logging.getLogger("trueodds")
 def now_ms() -> int:
     """Return the current time in Unix milliseconds."""
     return time.time_ns() // 1_000_000
+
+
+def _reads(work: Callable[P, Work[T]]) -> Callable[Concatenate[Store, P], Coroutine[Any, Any, T]]:
+    """Return a method of the store that reads by `work`. It has the parameters of the work and its documentation."""
+
+    async def method(self: Store, /, *arguments: P.args, **options: P.kwargs) -> T:
+        return await self.database.read(partial(work, *arguments, **options))
+
+    update_wrapper(method, work)
+    return method
+
+
+def _writes(work: Callable[P, Work[T]]) -> Callable[Concatenate[Store, P], Coroutine[Any, Any, T]]:
+    """Return a method of the store that writes by `work`; see `_reads`."""
+
+    async def method(self: Store, /, *arguments: P.args, **options: P.kwargs) -> T:
+        return await self.database.write(partial(work, *arguments, **options))
+
+    update_wrapper(method, work)
+    return method
+
+
+def _reads_of(
+    work: Callable[Concatenate[int, P], Work[T]], none: Callable[[], N]
+) -> Callable[Concatenate[Store, str, str, P], Coroutine[Any, Any, T | N]]:
+    """Return a method of the store that reads by `work` about a model's version; `none()` if there is none."""
+
+    async def method(self: Store, model: str, version: str, /, *arguments: P.args, **options: P.kwargs) -> T | N:
+        return await self._ask(model, version, lambda key: work(key, *arguments, **options), none())
+
+    update_wrapper(method, work)
+    return method
 
 
 class Store:
@@ -132,6 +164,25 @@ class Store:
         self._compact_commits = compact_commits
         self._commits = self._rows = 0
         self._compacting: asyncio.Task[None] | None = None
+
+    # Methods that are one piece of work. The functions of `work` document them.
+    read_questions = _reads(decisions.questions)
+    read_earlier_decisions = _reads(decisions.earlier_decisions)
+    read_notices = _reads(decisions.notices)
+    change_deliveries = _writes(decisions.change_deliveries)
+    secret = _writes(decisions.secret)
+    remove_pair = _writes(pairs.remove)
+    drop_halves = _writes(pairs.drop)
+    read_answers = _reads(reading.answers)
+    read_held = _reads(reading.count_held)
+    read_progress = _reads(states.progress)
+    read_voidings = _reads_of(voiding.voidings, list[Voiding])
+    last_voiding = _reads_of(voiding.last_voiding, int)
+    latest_label = _reads(voiding.latest)
+    is_voided = _reads(voiding.is_voided)
+    count_doubtful = _reads_of(doubtful.waiting, int)
+    read_settlements = _reads_of(doubtful.settlements, list[Settlement])
+    has_answers_of = _reads_of(class_and_tag.is_rare, bool)
 
     async def put_version(self, version: Version) -> None:
         """Add a version. This must precede its predictions. Adding it again has no effect.
@@ -193,31 +244,9 @@ class Store:
         self._count(number)
         return outcomes
 
-    async def read_questions(self) -> list[QuestionCounts]:
-        """Read all versions of all questions with their counts, in the order in which they were added."""
-        return await self.database.read(decisions.questions)
-
-    async def read_earlier_decisions(self, ids: list[str]) -> dict[tuple[str, str], bool]:
-        """Read, by model and id, whether an earlier row of one of these ids was declined."""
-        return await self.database.read(partial(decisions.earlier_decisions, ids))
-
     async def read_input(self, model: str, id_: str) -> str | None:
         """Read the input of an answer as JSON; None if the service has not kept it."""
         return await self.database.read(partial(decisions.kept_inputs, id_, model)) if storable(id_) else None
-
-    async def read_notices(self) -> list[Notice]:
-        """Read all notices about questions in their order."""
-        return await self.database.read(decisions.notices)
-
-    async def change_deliveries(
-        self, key: tuple[str, str, str], change: Callable[[dict[str, Any]], dict[str, Any]]
-    ) -> dict[str, Any]:
-        """Change the deliveries of a notice, one process at a time. Return them as they are then."""
-        return await self.database.write(partial(decisions.change_deliveries, key, change))
-
-    async def secret(self, name: str, fresh: str) -> str:
-        """Return a secret that the store keeps; `fresh` becomes it if there is none."""
-        return await self.database.write(partial(decisions.secret, name, fresh))
 
     async def _tag_keys(self, batch: PredictionBatch) -> list[int]:
         """Return the keys of the sums by tag for a batch's rows. New tags are added."""
@@ -426,14 +455,6 @@ class Store:
         """Store one half of a pair, `request` or `response`. Return the other half if it is there."""
         return await self.database.write(partial(pairs.put, model, id_, half, data, self._clock()))
 
-    async def remove_pair(self, model: str, id_: str) -> None:
-        """Remove a pair that is no longer needed."""
-        await self.database.write(partial(pairs.remove, model, id_))
-
-    async def drop_halves(self, before: int) -> tuple[int, int]:
-        """Remove halves that arrived before a time. Return the number of requests and of responses."""
-        return await self.database.write(partial(pairs.drop, before))
-
     async def read_versions(self) -> list[Version]:
         """Read all versions, in the order in which they were first served."""
         await self._reload()
@@ -558,10 +579,6 @@ class Store:
         )
         return {source: rows.total() for source, rows in by_source.items()}
 
-    async def has_answers_of(self, model: str, version: str, tag: str) -> bool:
-        """Return whether a tag without sums of its own has stored answers at any time."""
-        return await self._ask(model, version, lambda key: class_and_tag.is_rare(key, tag), False)
-
     async def read_trend(
         self,
         model: str,
@@ -586,10 +603,6 @@ class Store:
 
         periods, number = await self._ask(model, version, question, (none, 0))
         return _answer_sums(periods, UNIT_OF[unit], queries.kind_of(by), number)
-
-    async def read_answers(self, model: str, ids: list[str]) -> dict[str, StoredPrediction]:
-        """Read stored answers of a model by id. Unknown ids are left out."""
-        return await self.database.read(partial(reading.answers, model, ids))
 
     async def read_answers_of(self, id_: str) -> list[StoredPrediction]:
         """Read the stored answers with an id, of all models and their shadows."""
@@ -701,26 +714,6 @@ class Store:
         """Read the state that `update_state` stored last, or None."""
         return await self._ask(model, version, lambda key: states.read(key, name), None)
 
-    async def read_progress(self, name: str) -> list[tuple[str, str, int, int]]:
-        """Read model, version, the last label's sequence number, and the last one that a state has used.
-
-        The list has every version; 0 stands for none. It costs two index look-ups per version, so it may run every
-        second.
-        """
-        return await self.database.read(partial(states.progress, name))
-
-    async def read_held(self) -> dict[str, HeldLabels]:
-        """Count the labels that wait for their predictions, by model. Models without any are left out."""
-        return await self.database.read(reading.count_held)
-
-    async def read_voidings(self, model: str, version: str) -> list[Voiding]:
-        """Read the voidings of a version's labels, in their order."""
-        return await self._ask(model, version, voiding.voidings, [])
-
-    async def count_doubtful(self, model: str, version: str) -> int:
-        """Count the answers of a version with a doubtful label. No sum and no log has them until they are settled."""
-        return await self._ask(model, version, doubtful.waiting, 0)
-
     async def read_maturity_counts(self, model: str, version: str) -> MaturedCounts | None:
         """Count the matured answers of a version with a maturity window; None without a window."""
         key = await self._key(model, version)
@@ -728,28 +721,12 @@ class Store:
             return None
         return await self.database.read(partial(maturing.counts, key))
 
-    async def read_settlements(self, model: str, version: str) -> list[Settlement]:
-        """Read the settlements of a version's doubtful labels, in their order."""
-        return await self._ask(model, version, doubtful.settlements, [])
-
-    async def last_voiding(self, model: str, version: str) -> int:
-        """Return a number that changes with every voiding of a version's labels; earlier reads are then stale."""
-        return await self._ask(model, version, voiding.last_voiding, 0)
-
-    async def latest_label(self) -> int:
-        """Return the arrival time of the last label, by the clock of the replica that took it; 0 without labels."""
-        return await self.database.read(voiding.latest)
-
-    async def is_voided(self, import_id: str) -> bool:
-        """Return whether labels of an import were voided before."""
-        return await self.database.read(partial(voiding.is_voided, import_id))
-
     async def ping(self) -> None:
         """Raise StoreError unless rows can be stored now, as far as this shows without storing one."""
         await self.database.ping()
 
     async def _ask(self, model: str, version: str, question: Callable[[int], Work[T]], none: N) -> T | N:
-        """Answer a question about a version by its key. Return `none` if there is no such version."""
+        """Answer a question about a version by its key. Return `none()` if there is none."""
         key = await self._key(model, version)
         return none if key is None else await self.database.read(partial(question, key))
 

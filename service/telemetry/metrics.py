@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal, get_args
@@ -163,20 +164,16 @@ class Telemetry:
         return self._requests.labels(route, str(status), *key), self._seconds.labels(route, *key)
 
 
+@dataclass(frozen=True)
 class VersionTelemetry:
     """Counters of one model version."""
 
-    def __init__(
-        self,
-        batches: Histogram,
-        predictions: Counter,
-        waiting: Gauge,
-        left_out: Counter,
-        model_seconds: Summary,
-        last: Gauge,
-    ) -> None:
-        self._batches, self._predictions, self._waiting, self._left_out = batches, predictions, waiting, left_out
-        self._model_seconds, self._last = model_seconds, last
+    _batches: Histogram
+    _predictions: Counter
+    _waiting: Gauge
+    _left_out: Counter
+    _model_seconds: Summary
+    _last: Gauge
 
     def count_model_batch(self, seconds: float) -> None:
         """Count a batch that the model has scored."""

@@ -17,7 +17,7 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from service.http import keys
+from service.http import hashed_keys
 from tests.service.test_process import ROOT, server
 from tests.service.tiny_bundle import CLASSES, SHAPE, write_bundle
 from trueodds.bundle import MODEL, open_models
@@ -96,8 +96,8 @@ def test_a_replay_ends_with_the_reader_of_its_lines(folder: Path) -> None:
 
 def test_what_arrives_is_what_the_seed_says(folder: Path) -> None:
     """Counts, accuracy and ECE of the live report against the same stream worked out here; with keys and a tag."""
-    (folder / "keys").write_text("\n".join(made := [keys.make()[0], keys.make()[0]]))
-    hashes = ["--predict-key-hash", keys.hash_of(made[0]), "--feedback-key-hash", keys.hash_of(made[1])]
+    (folder / "keys").write_text("\n".join(made := [hashed_keys.make()[0], hashed_keys.make()[0]]))
+    hashes = ["--predict-key-hash", hashed_keys.hash_of(made[0]), "--feedback-key-hash", hashed_keys.hash_of(made[1])]
     drift, options = (
         "noise:0.5@10s,labels:0.3@15s",
         ["--seconds", "20", "--rate", "100", "--delay", "3s", "--seed", "3"],

@@ -64,4 +64,4 @@ def test_every_type_of_news_is_described() -> None:
     text = (ROOT / "docs" / "reference" / "wire-formats.md").read_text(encoding="utf-8")
     kinds = webhooks.ALARM, webhooks.TRIAL, webhooks.UNDECIDED, webhooks.BROKEN, webhooks.QUESTION
     assert all(f"`{kind}`" in text for kind in kinds)
-    assert all(f"`{field}`" in text for field in webhooks.undecided_news(None, None, "", address=""))
+    assert all(f"`{field}`" in text for field in webhooks.message(webhooks.UNDECIDED, None, None, "", address=""))

@@ -119,7 +119,7 @@ def test_gamma_net_starts_at_1_and_equals_fl1(positive: str) -> None:
     assert size == 512 * 100 + 512 == 51_712
     assert learner(method).to_json()["share_of_net"] == pytest.approx(0.0046, abs=5e-5)
     features = 5 * torch.randn(64, 512, generator=torch.Generator().manual_seed(1))
-    gamma = method.meta.gamma(features)
+    gamma = method.meta.part.gamma(features)
     assert gamma is not None and torch.allclose(gamma, torch.ones(64), rtol=0, atol=1e-6)
     logits, labels = net.head(features).detach(), torch.arange(64)
     plain = methods.build("fl1").loss(logits, labels)

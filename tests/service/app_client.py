@@ -46,23 +46,35 @@ class Client:
     def post(self, url: str, **options: Any) -> httpx.Response:
         return self.run(self.http.post(url, **options))
 
+    def read(self, url: str, status: int = 200, **query: Any) -> Any:
+        """The JSON of a GET, which must have the status."""
+        return content_of(self.get(url, params=query or None), status)
+
+    def send(self, url: str, body: Any, status: int = 200, **query: Any) -> Any:
+        """The JSON of a POST, which must have the status."""
+        return content_of(self.post(url, json=body, params=query or None), status)
+
+    def refusal(self, url: str, body: Any, status: int = 422, **query: Any) -> str:
+        """The words of a POST that must be refused."""
+        return str(self.send(url, body, status, **query)["error"]["message"])
+
     def predict(self, instances: Any) -> list[dict[str, Any]]:
         """The predictions of a call that must succeed."""
-        answer = self.post("/predict", json={"instances": instances})
-        assert answer.status_code == 200, answer.text
-        predictions: list[dict[str, Any]] = answer.json()["predictions"]
+        predictions: list[dict[str, Any]] = self.send("/predict", {"instances": instances})["predictions"]
         return predictions
 
     def label(self, rows: list[dict[str, Any]]) -> dict[str, int]:
         """The counts of a feedback call that must succeed."""
-        answer = self.post("/feedback", json={"labels": rows})
-        assert answer.status_code == 200, answer.text
-        counts: dict[str, Any] = answer.json()
+        counts: dict[str, Any] = self.send("/feedback", {"labels": rows})
         assert counts.pop("import_id")
         return counts
 
     def report(self, **query: Any) -> dict[str, Any]:
-        answer = self.get("/calibration-report", params=query)
-        assert answer.status_code == 200, answer.text
-        report: dict[str, Any] = answer.json()
+        report: dict[str, Any] = self.read("/calibration-report", **query)
         return report
+
+
+def content_of(answer: httpx.Response, status: int = 200) -> Any:
+    """The JSON of an answer, which must have the status."""
+    assert answer.status_code == status, answer.text
+    return answer.json()

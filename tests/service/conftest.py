@@ -19,6 +19,12 @@ from trueodds.bundle import open_models
 
 
 @pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """The event loop of tests that are coroutines: that of the service."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
 def cluster() -> Iterator[postgres.Cluster]:
     """A PostgreSQL of these tests; they are skipped where there is none."""
     if reason := postgres.missing():

@@ -33,17 +33,13 @@ LINES = {"content-type": "application/x-ndjson", "accept": "application/x-ndjson
 
 def infer(client: Client, count: int, **body: Any) -> dict[str, Any]:
     tensor = {"name": "images", "shape": [count, 4, 4, 1], "datatype": "UINT8", "data": pictures(count)}
-    answer = client.post("/v2/models/tiny/infer", json={"inputs": [tensor], **body})
-    assert answer.status_code == 200, answer.text
-    tree: dict[str, Any] = answer.json()
+    tree: dict[str, Any] = client.send("/v2/models/tiny/infer", {"inputs": [tensor], **body})
     return tree
 
 
 def observe(client: Client, rows: list[dict[str, Any]], **query: Any) -> dict[str, Any]:
     whose = {"model": "mail", "version": "7", "classes": "ham,spam", **query}
-    answer = client.post("/observe", json={"observations": rows}, params=whose)
-    assert answer.status_code == 200, answer.text
-    tree: dict[str, Any] = answer.json()
+    tree: dict[str, Any] = client.send("/observe", {"observations": rows}, **whose)
     return tree
 
 

@@ -23,7 +23,7 @@ from service.alarm import watch as watching
 from service.alarm.watch import Watch
 from service.alarm.webhooks import WebhookError, send
 from service.app import create_app
-from service.http import keys
+from service.http import hashed_keys
 from service.settings import Settings, Webhook, read_webhooks
 from service.store import Store, StoreError, open_store
 from service.store.rows import Label
@@ -150,7 +150,7 @@ def test_a_busy_prefect_gets_the_news_in_the_next_tries(serve: Callable[..., Cli
 
 def test_the_way_of_an_alarm_can_be_tried(serve: Callable[..., Client], hook: Hook) -> None:
     hook.reply = {"id": "11111111-2222-3333-4444-555555555555"}
-    base, key = hook.url.removesuffix("/hook"), keys.make()
+    base, key = hook.url.removesuffix("/hook"), hashed_keys.make()
     hooks = f"prefect+{base}/api/deployments/name/recalibrate/live,{hook.url},http://127.0.0.1:1/token"
     client = serve({"alarm_webhook": hooks, "admin_key_hash": key[1]})
     assert client.post("/admin/alarm/test").status_code == 401
@@ -171,7 +171,7 @@ def test_the_way_of_an_alarm_can_be_tried(serve: Callable[..., Client], hook: Ho
 
 
 def test_a_recalibration_without_a_decision_is_counted_and_told(serve: Callable[..., Client], hook: Hook) -> None:
-    base, key = hook.url.removesuffix("/hook"), keys.make()
+    base, key = hook.url.removesuffix("/hook"), hashed_keys.make()
     hooks = f"prefect+{base}/api/deployments/name/recalibrate/live,{hook.url}"
     client = serve({"alarm_webhook": hooks, "admin_key_hash": key[1]})
     body = {"model": "tiny", "version": None, "who": "flow run red-fox", "why": "alarm 7 Failed: no such folder"}
@@ -361,59 +361,52 @@ async def answered_wrong(store: Any, model: str, count: int = 100, *, shadow: bo
     await store.put_labels([Label(i, k) for i, k in zip(answers.ids, wrong, strict=True)])
 
 
-def test_a_shadow_gets_evidence_and_pages_nobody(tmp_path: Path, hook: Hook) -> None:
-    async def main() -> None:
-        store = await open_store(str(tmp_path / "store.sqlite"))
-        await answered_wrong(store, "m", shadow=True)
-        assert await store.read_progress(ALARM) == [("m", "v1", 100, 0), ("m~shadow", "v2", 100, 0)]
-        watch = Watch(store, Settings(alarm_webhook=hook.url), Telemetry())
+async def test_a_shadow_gets_evidence_and_pages_nobody(tmp_path: Path, hook: Hook) -> None:
+    store = await open_store(str(tmp_path / "store.sqlite"))
+    await answered_wrong(store, "m", shadow=True)
+    assert await store.read_progress(ALARM) == [("m", "v1", 100, 0), ("m~shadow", "v2", 100, 0)]
+    watch = Watch(store, Settings(alarm_webhook=hook.url), Telemetry())
+    await watch.poll()
+    assert await store.read_progress(ALARM) == [("m", "v1", 100, 100), ("m~shadow", "v2", 100, 100)]
+    while not hook.calls:
+        await asyncio.sleep(0.02)
         await watch.poll()
-        assert await store.read_progress(ALARM) == [("m", "v1", 100, 100), ("m~shadow", "v2", 100, 100)]
-        while not hook.calls:
-            await asyncio.sleep(0.02)
-            await watch.poll()
-        await asyncio.sleep(0.2)
-        state = await store.read_state(shadow_of("m"), "v2", ALARM)
-        assert state["nulls"]["ece"]["fired"] and not state["deliveries"]
-        await store.close()
-
-    asyncio.run(main())
+    await asyncio.sleep(0.2)
+    state = await store.read_state(shadow_of("m"), "v2", ALARM)
+    assert state["nulls"]["ece"]["fired"] and not state["deliveries"]
+    await store.close()
     assert [call.body["model"] for call in hook.calls] == ["m"]
 
 
-def test_trouble_is_logged_once_and_the_watch_goes_on(
+async def test_trouble_is_logged_once_and_the_watch_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.WARNING)
-
-    async def main() -> None:
-        store = await open_store(str(tmp_path / "store.sqlite"))
-        await answered_wrong(store, "m")
-        await answered_wrong(store, "well")
-        await store.update_state("m", "v1", ALARM, lambda tree, block: {"form": 7})
-        await store.put_labels([Label((await store.read_labels("m", "v1")).ids[0], 0, correct=True)])
-        more = batch(1, version(model="m"), seed=9)
-        await store.put_predictions(more)
-        await store.put_labels([Label(more.ids[0], 0)])
-        watch = Watch(store, Settings(), Telemetry())
-        for _ in range(3):
-            await watch.poll()
-        assert caplog.text.count("damaged or of another release") == 1
-        assert (await store.read_state("m", "v1", ALARM)) == {"form": 7}
-        assert (await store.read_state("well", "v1", ALARM))["labels"] == 100
-        caplog.clear()
-        read = Store.read_progress
-
-        async def fails(*_: object) -> Any:
-            raise StoreError("the store cannot be read: disk I/O error")
-
-        monkeypatch.setattr(Store, "read_progress", fails)
-        for _ in range(3):
-            await watch.poll()
-        assert caplog.text.count("disk I/O error") == 1
-        monkeypatch.setattr(Store, "read_progress", read)
+    store = await open_store(str(tmp_path / "store.sqlite"))
+    await answered_wrong(store, "m")
+    await answered_wrong(store, "well")
+    await store.update_state("m", "v1", ALARM, lambda tree, block: {"form": 7})
+    await store.put_labels([Label((await store.read_labels("m", "v1")).ids[0], 0, correct=True)])
+    more = batch(1, version(model="m"), seed=9)
+    await store.put_predictions(more)
+    await store.put_labels([Label(more.ids[0], 0)])
+    watch = Watch(store, Settings(), Telemetry())
+    for _ in range(3):
         await watch.poll()
-        assert caplog.text.count("damaged or of another release") == 1  # it is said again after other trouble
-        await store.close()
+    assert caplog.text.count("damaged or of another release") == 1
+    assert (await store.read_state("m", "v1", ALARM)) == {"form": 7}
+    assert (await store.read_state("well", "v1", ALARM))["labels"] == 100
+    caplog.clear()
+    read = Store.read_progress
 
-    asyncio.run(main())
+    async def fails(*_: object) -> Any:
+        raise StoreError("the store cannot be read: disk I/O error")
+
+    monkeypatch.setattr(Store, "read_progress", fails)
+    for _ in range(3):
+        await watch.poll()
+    assert caplog.text.count("disk I/O error") == 1
+    monkeypatch.setattr(Store, "read_progress", read)
+    await watch.poll()
+    assert caplog.text.count("damaged or of another release") == 1  # it is said again after other trouble
+    await store.close()

@@ -12,7 +12,7 @@ from service.alarm import watch as watching
 from service.alarm.evidence import StoredAcknowledgement
 from service.alarm.readings import alarm_of
 from service.alarm.state import AlarmState
-from service.http import keys
+from service.http import hashed_keys
 from service.http.signed_body import FORM
 from service.settings import Settings
 from tests.service.alarms import ACKNOWLEDGE, alarm, all_wrong, fire, labels
@@ -33,12 +33,10 @@ def test_it_watches_anew_and_may_fire_again(serve: Callable[..., Client], hook: 
     client = serve({"alarm_webhook": hook.url})
     all_wrong(client, 10)
     body = {"model": "tiny", "version": client.report()["version"], **ADA}
-    early = client.post(REARM, json=body)
-    assert early.status_code == 409 and "has not fired after 10 labels; it is still armed" in early.text
+    assert "has not fired after 10 labels; it is still armed" in client.refusal(REARM, body, 409)
     fire(client)
     until(lambda: alarm(client)["nulls"][1]["state"] == "fired")
-    unseen = client.post(REARM, json=body)
-    assert unseen.status_code == 409 and "(ece, point) is not acknowledged; send POST /admin/alarm/ack" in unseen.text
+    assert "(ece, point) is not acknowledged; send POST /admin/alarm/ack" in client.refusal(REARM, body, 409)
     assert client.post(ACKNOWLEDGE, json=body).status_code == 200
     before = alarm(client)["nulls"][0]
     armed = client.post(REARM, json=body).json()
@@ -63,7 +61,7 @@ def test_it_watches_anew_and_may_fire_again(serve: Callable[..., Client], hook: 
 
 
 def test_the_page_has_a_form_for_it(serve: Callable[..., Client]) -> None:
-    key, hashed = keys.make()
+    key, hashed = hashed_keys.make()
     client = serve({"admin_key_hash": hashed, "feedback_key_hash": ""})
     version = fire(client)
     form, headers = {"model": "tiny", "version": version, "key": key, **ADA}, {"content-type": FORM}
@@ -81,7 +79,7 @@ def test_the_page_has_a_form_for_it(serve: Callable[..., Client]) -> None:
 
 
 def test_refusals(serve: Callable[..., Client]) -> None:
-    key, hashed = keys.make()
+    key, hashed = hashed_keys.make()
     client = serve({"admin_key_hash": hashed, "feedback_key_hash": ""})
     version = fire(client)
     body = {"model": "tiny", "version": version, **ADA}

@@ -11,7 +11,7 @@ import pytest
 
 from service.alarm import ALARM
 from service.alarm import watch as watching
-from service.http import keys
+from service.http import hashed_keys
 from tests.service.alarms import ACKNOWLEDGE, alarm, all_wrong, fire
 from tests.service.app_client import Client
 from tests.service.hooks import until
@@ -36,8 +36,7 @@ def test_damaged_evidence_leaves_the_rest_of_the_report(client: Client) -> None:
     assert "The alarm is unavailable" in report["cautions"][-1] and report["cautions"][-1] in report["reading"]
     assert f'trueodds_calibration_alarm{{model="tiny",version="{name}"}} NaN' in client.get("/metrics").text
     body = {"model": "tiny", "version": name, "who": "Ada", "why": "seen"}
-    answer = client.post(ACKNOWLEDGE, json=body)
-    assert answer.status_code == 503 and "restore the store from a backup" in answer.text
+    assert "restore the store from a backup" in client.refusal(ACKNOWLEDGE, body, 503)
 
 
 def test_acknowledging(client: Client) -> None:
@@ -64,8 +63,7 @@ def test_acknowledging(client: Client) -> None:
         ({"more": 1}, 422, "more: Extra inputs are not permitted; expected model, version, who and why"),
     ]
     for change, status, words in refusals:
-        answer = client.post(ACKNOWLEDGE, json={**body, **change})
-        assert (answer.status_code, words in answer.text) == (status, True), answer.text
+        assert words in client.refusal(ACKNOWLEDGE, {**body, **change}, status)
     assert client.post(ACKNOWLEDGE, content=b"x", headers={"content-type": "text/plain"}).status_code == 415
     one = client.post(ACKNOWLEDGE, json={**body, "null": "point"}).json()
     assert [null["state"] for null in one["nulls"]] == ["fired", "acknowledged"]
@@ -73,14 +71,13 @@ def test_acknowledging(client: Client) -> None:
     assert (both["state"], both["nulls"][0]["acknowledged"]["who"]) == ("acknowledged", "Bob")
     assert both["nulls"][1]["acknowledged"]["who"] == "Ada"
     assert alarm(client) == both
-    again = client.post(ACKNOWLEDGE, json=body)
-    assert again.status_code == 409 and "Bob has already acknowledged the alarm" in again.text
+    assert "Bob has already acknowledged the alarm" in client.refusal(ACKNOWLEDGE, body, 409)
     assert f'trueodds_calibration_alarm{{model="tiny",version="{name}"}} 3.0' in client.get("/metrics").text
 
 
 def test_acknowledging_by_a_form_of_our_own_page(serve: Callable[..., Client]) -> None:
-    key, hashed = keys.make()
-    other, _ = keys.make()
+    key, hashed = hashed_keys.make()
+    other, _ = hashed_keys.make()
     client = serve({"admin_key_hash": hashed, "feedback_key_hash": ""})
     name = fire(client)
     form = {"model": "tiny", "version": name, "who": "Ada", "why": "Käse & more", "null": "", "key": ""}

@@ -324,29 +324,25 @@ def test_times_that_housekeeping_cannot_reckon_with_are_refused(name: str, limit
 
 
 @pytest.mark.parametrize("days", [None, 2])
-def test_retention_runs_by_itself(tmp_path: Path, days: int | None) -> None:
+async def test_retention_runs_by_itself(tmp_path: Path, days: int | None) -> None:
     path, now = tmp_path / "s.sqlite", time.time_ns() // 1_000_000
     settings = Settings(store=path, retention_days=days)
-
-    async def run() -> None:
-        store = await open_store(settings.store)
-        await store.put_version(version())
-        old, new = (batch(3, now=now - 3_600_000 * hours) for hours in (60, 40))
-        for answers in (old, new):
-            await store.put_predictions(answers)
-        path.rename(tmp_path / "aside")  # housekeeping goes on after the store was gone for a moment
-        task = asyncio.create_task(keep_house(store, days, settings.hold_hours, seconds=0.01))
-        await asyncio.sleep(0.05)
-        (tmp_path / "aside").rename(path)
-        kept = new.ids if days else [*old.ids, *new.ids]
-        for _ in range(200):
-            await asyncio.sleep(0.01)
-            rows = await store.read_answers("m", [*old.ids, *new.ids])
-            if set(rows) == set(kept):
-                break
-        assert set(rows) == set(kept)
-        assert (await store.read_sums("m", "v1")).answers == 6
-        task.cancel()
-        await store.close()
-
-    asyncio.run(run())
+    store = await open_store(settings.store)
+    await store.put_version(version())
+    old, new = (batch(3, now=now - 3_600_000 * hours) for hours in (60, 40))
+    for answers in (old, new):
+        await store.put_predictions(answers)
+    path.rename(tmp_path / "aside")  # housekeeping goes on after the store was gone for a moment
+    task = asyncio.create_task(keep_house(store, days, settings.hold_hours, seconds=0.01))
+    await asyncio.sleep(0.05)
+    (tmp_path / "aside").rename(path)
+    kept = new.ids if days else [*old.ids, *new.ids]
+    for _ in range(200):
+        await asyncio.sleep(0.01)
+        rows = await store.read_answers("m", [*old.ids, *new.ids])
+        if set(rows) == set(kept):
+            break
+    assert set(rows) == set(kept)
+    assert (await store.read_sums("m", "v1")).answers == 6
+    task.cancel()
+    await store.close()

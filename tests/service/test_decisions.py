@@ -28,18 +28,13 @@ def pair_of(make: Callable[[], tuple[Any, Any]], id_: str | None = None, **more:
 
 def observe(client: Client, body: Any, **query: Any) -> dict[str, Any]:
     """The summary of a call that must succeed."""
-    answer = client.post(ROUTE, json=body, params=query)
-    assert answer.status_code == 200, answer.text
-    summary: dict[str, Any] = answer.json()
+    summary: dict[str, Any] = client.send(ROUTE, body, **query)
     return summary
 
 
 def refusal(client: Client, status: int, body: Any, **query: Any) -> str:
     """The words of a refusal."""
-    answer = client.post(ROUTE, json=body, params=query)
-    assert answer.status_code == status, answer.text
-    message: str = answer.json()["error"]["message"]
-    return message
+    return client.refusal(ROUTE, body, status, **query)
 
 
 def counts(summary: dict[str, Any]) -> tuple[int, int, int, int]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import threading
 import time
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -52,29 +53,22 @@ def answering(caller: Caller, seconds: float = 10.0) -> AnswerTimer:
     return AnswerTimer(caller, seconds, "text")  # type: ignore[arg-type]
 
 
-def run(work: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(work, 60))
-
-
 @pytest.fixture
-def one() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1)
+async def one() -> AsyncIterator[ThreadPoolExecutor]:
+    """For a minute: work that nobody stops would go on for ever."""
+    async with asyncio.timeout(60):
+        yield ThreadPoolExecutor(1)
 
 
-def test_work_that_takes_too_long_is_given_up(one: ThreadPoolExecutor) -> None:
-    async def late() -> None:
-        work = Work()
-        with pytest.raises(
-            ServiceError, match=r"took more than 0\.05 s; try again later, or with fewer texts"
-        ) as caught:
-            await answering(Caller(), 0.05).run(one, 1, work)
-        assert (caught.value.status, caught.value.code) == (503, "too_slow")
-        assert await asyncio.to_thread(work.ended.wait, 5)
-
-    run(late())
+async def test_work_that_takes_too_long_is_given_up(one: ThreadPoolExecutor) -> None:
+    work = Work()
+    with pytest.raises(ServiceError, match=r"took more than 0\.05 s; try again later, or with fewer texts") as caught:
+        await answering(Caller(), 0.05).run(one, 1, work)
+    assert (caught.value.status, caught.value.code) == (503, "too_slow")
+    assert await asyncio.to_thread(work.ended.wait, 5)
 
 
-def test_the_inputs_of_a_refused_call_go_with_its_error(one: ThreadPoolExecutor) -> None:
+async def test_the_inputs_of_a_refused_call_go_with_its_error(one: ThreadPoolExecutor) -> None:
     """Without the garbage collector, which comes late: the error's traceback holds the frames that hold the inputs."""
     held: list[weakref.ref[Work]] = []
 
@@ -83,66 +77,51 @@ def test_the_inputs_of_a_refused_call_go_with_its_error(one: ThreadPoolExecutor)
         held.append(weakref.ref(tree))
         raise ServiceError(413, "too_many_values", "too many")
 
-    async def call() -> None:
-        try:
-            await answering(Caller()).run(one, 1, refused)
-        except ServiceError:
-            return
-
     gc.collect()
     gc.disable()
     try:
-        run(call())
+        with contextlib.suppress(ServiceError):
+            await answering(Caller()).run(one, 1, refused)
         one.submit(int).result()  # the thread lets go of its last work
         assert held[0]() is None
     finally:
         gc.enable()
 
 
-def test_work_of_a_caller_who_hung_up_is_given_up_or_never_begun(one: ThreadPoolExecutor) -> None:
-    async def gone() -> None:
-        callers, works = [Caller(), Caller(), Caller()], [Work(), Work(), Work()]
-        tasks = [
-            asyncio.create_task(answering(caller).run(one, 1, work))
-            for caller, work in zip(callers, works, strict=True)
-        ]
-        await asyncio.to_thread(works[0].began.wait, 5)
-        callers[1].gone = True
-        with pytest.raises(CallerGoneError):
-            await tasks[1]
-        callers[0].gone = True
-        with pytest.raises(CallerGoneError):
-            await tasks[0]
-        works[2].stop.set()
-        assert await tasks[2] == "done" and works[0].ended.is_set() and not works[1].began.is_set()
-
-    run(gone())
+async def test_work_of_a_caller_who_hung_up_is_given_up_or_never_begun(one: ThreadPoolExecutor) -> None:
+    callers, works = [Caller(), Caller(), Caller()], [Work(), Work(), Work()]
+    tasks = [
+        asyncio.create_task(answering(caller).run(one, 1, work)) for caller, work in zip(callers, works, strict=True)
+    ]
+    await asyncio.to_thread(works[0].began.wait, 5)
+    callers[1].gone = True
+    with pytest.raises(CallerGoneError):
+        await tasks[1]
+    callers[0].gone = True
+    with pytest.raises(CallerGoneError):
+        await tasks[0]
+    works[2].stop.set()
+    assert await tasks[2] == "done" and works[0].ended.is_set() and not works[1].began.is_set()
 
 
-def test_only_so_many_bytes_are_decoded_at_once(one: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_so_many_bytes_are_decoded_at_once(one: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "budget", decoding.ByteBudget("decoded", 100))
 
-    async def full() -> None:
-        work = Work()
-        first = asyncio.create_task(answering(Caller()).run(one, 120, work))  # a single one may be larger
-        await asyncio.to_thread(work.began.wait, 5)
-        with pytest.raises(ServiceError, match="120 bytes are being decoded; the limit is 100") as caught:
-            await answering(Caller()).run(one, 1, lambda: "more")
-        assert (caught.value.status, caught.value.headers) == (503, {"retry-after": "1"})
-        work.stop.set()
-        assert await first == "done"
-        assert await answering(Caller()).run(one, 100, lambda: "more") == "more"
-
-    run(full())
+    work = Work()
+    first = asyncio.create_task(answering(Caller()).run(one, 120, work))  # a single one may be larger
+    await asyncio.to_thread(work.began.wait, 5)
+    with pytest.raises(ServiceError, match="120 bytes are being decoded; the limit is 100") as caught:
+        await answering(Caller()).run(one, 1, lambda: "more")
+    assert (caught.value.status, caught.value.headers) == (503, {"retry-after": "1"})
+    work.stop.set()
+    assert await first == "done"
+    assert await answering(Caller()).run(one, 100, lambda: "more") == "more"
 
 
-def test_an_error_of_the_work_is_the_callers(one: ThreadPoolExecutor) -> None:
-    async def fails() -> None:
-        with pytest.raises(ZeroDivisionError):
-            await answering(Caller()).run(one, 1, lambda: 1 // 0)
-        assert not decoding.budget.bytes
-
-    run(fails())
+async def test_an_error_of_the_work_is_the_callers(one: ThreadPoolExecutor) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await answering(Caller()).run(one, 1, lambda: 1 // 0)
+    assert not decoding.budget.bytes
 
 
 @pytest.fixture(scope="module")

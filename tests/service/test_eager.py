@@ -46,7 +46,7 @@ def test_its_errors_are_its_own(turns: int) -> None:
         asyncio.run(body_limits.within(fails(turns), 1))
 
 
-def test_what_takes_too_long_or_is_cancelled_is_ended() -> None:
+async def test_what_takes_too_long_or_is_cancelled_is_ended() -> None:
     ended: list[str] = []
 
     async def forever(name: str, event: asyncio.Event) -> None:
@@ -55,14 +55,11 @@ def test_what_takes_too_long_or_is_cancelled_is_ended() -> None:
         finally:
             ended.append(name)
 
-    async def run() -> None:
-        with pytest.raises(TimeoutError):
-            await body_limits.within(forever("late", asyncio.Event()), 0.001)
-        task: asyncio.Task[Any] = asyncio.create_task(body_limits.within(forever("cancelled", asyncio.Event()), 9))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(run())
+    with pytest.raises(TimeoutError):
+        await body_limits.within(forever("late", asyncio.Event()), 0.001)
+    task: asyncio.Task[Any] = asyncio.create_task(body_limits.within(forever("cancelled", asyncio.Event()), 9))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert ended == ["late", "cancelled"]

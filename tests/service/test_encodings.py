@@ -81,7 +81,7 @@ def test_a_body_that_cannot_be_unpacked(
         assert words in answer.json()["error"]["message"]
 
 
-def test_unpacking_leaves_others_their_turn_and_memory() -> None:
+async def test_unpacking_leaves_others_their_turn_and_memory() -> None:
     """1,000 bytes for one that was sent, for as long as it is sent: labels in bulk have no limit."""
     pieces = [gzip.compress(bytes(20_000_000))[k : k + 5_000] for k in range(0, 20_000, 5_000)]
     turns, sizes = 0, []
@@ -95,17 +95,14 @@ def test_unpacking_leaves_others_their_turn_and_memory() -> None:
             turns += 1
             await asyncio.sleep(0)
 
-    async def read() -> None:
-        beside = asyncio.create_task(others())
-        unpacked = encodings.decode_body(receive, {"headers": [(b"content-encoding", b"gzip")]}, sys.maxsize)
-        more = True
-        while more:
-            message = await unpacked()
-            sizes.append(len(message["body"]))
-            more = message["more_body"]
-        beside.cancel()
-
-    asyncio.run(read())
+    beside = asyncio.create_task(others())
+    unpacked = encodings.decode_body(receive, {"headers": [(b"content-encoding", b"gzip")]}, sys.maxsize)
+    more = True
+    while more:
+        message = await unpacked()
+        sizes.append(len(message["body"]))
+        more = message["more_body"]
+    beside.cancel()
     assert sum(sizes) == 20_000_000 and max(sizes) <= encodings.STEP and turns > 300
 
 

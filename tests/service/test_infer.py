@@ -29,9 +29,7 @@ def tensor(**changes: Any) -> dict[str, Any]:
 
 
 def infer(client: Client, body: dict[str, Any]) -> dict[str, Any]:
-    answer = client.post(INFER, json=body)
-    assert answer.status_code == 200, answer.text
-    tree: dict[str, Any] = answer.json()
+    tree: dict[str, Any] = client.send(INFER, body)
     return tree
 
 

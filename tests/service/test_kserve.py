@@ -13,7 +13,7 @@ import pytest
 
 from service.observe import kserve_route
 from service.observe.cloud_event import STRUCTURED
-from tests.service.app_client import Client
+from tests.service.app_client import Client, content_of
 
 TYPE = "org.kubeflow.serving.inference."
 V1 = {"predictions": [[0.9, 0.1], [0.2, 0.8]]}
@@ -45,8 +45,7 @@ def headers(half: str, id_: str = "8c2d", **more: str) -> dict[str, str]:
 def send(client: Client, half: str, body: Any, id_: str = "8c2d", *, status: int = 200, **query: Any) -> dict[str, Any]:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     answer = client.post("/kserve/logger", content=content, headers=headers(half, id_), params=query)
-    assert answer.status_code == status, answer.text
-    tree: dict[str, Any] = answer.json()
+    tree: dict[str, Any] = content_of(answer, status)
     return tree
 
 

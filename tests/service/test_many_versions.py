@@ -43,16 +43,12 @@ def test_only_the_active_versions_have_series(tmp_path: Path, monkeypatch: pytes
         assert any('version="v7"' in line for line in shown) and len(shown) == 3
 
 
-def test_a_service_that_only_reads_lists_what_the_store_knows(cluster: postgres.Cluster, tmp_path: Path) -> None:
+async def test_a_service_that_only_reads_lists_what_the_store_knows(cluster: postgres.Cluster, tmp_path: Path) -> None:
     address = cluster.database()
-
-    async def fill() -> None:
-        await write(address, 2)
-        store = await open_store(address)
-        await store.put_version(version("v9", shadow_of("m")))
-        await store.close()
-
-    asyncio.run(fill())
+    await write(address, 2)
+    store = await open_store(address)
+    await store.put_version(version("v9", shadow_of("m")))
+    await store.close()
     with Client(create_app(Settings(store=address, models=str(tmp_path / "none"), read_only=True))) as reader:
         listed = reader.get("/models").json()
         (model,) = listed["models"]

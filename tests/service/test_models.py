@@ -19,6 +19,7 @@ from service.models.calls import PredictionCall
 from service.models.model import Model, Scores
 from service.settings import Settings
 from tests.service.app_client import Client
+from tests.service.hooks import until
 from tests.service.tiny_bundle import pictures, write_bundle
 from trueodds import files
 from trueodds.bundle import CALIBRATOR, CARD, MODEL, BundleError, open_models
@@ -44,18 +45,10 @@ def publish(models: Path, tmp_path: Path) -> Callable[..., str]:
     return publish
 
 
-def until(check: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not check():
-        assert time.monotonic() < deadline, "it did not happen within 60 s"
-        time.sleep(0.01)
-
-
 def served(client: Client, **query: Any) -> tuple[str, str]:
     """Model and version of an answer."""
-    answer = client.post("/predict", json={"instances": pictures(1)}, params=query)
-    assert answer.status_code == 200, answer.text
-    return answer.json()["model"], answer.json()["version"]
+    answer = client.send("/predict", {"instances": pictures(1)}, **query)
+    return answer["model"], answer["version"]
 
 
 def refusal(client: Client, **query: Any) -> tuple[int, str]:

@@ -40,18 +40,13 @@ def rows_of(p_NC: np.ndarray, start: int = 0) -> list[dict[str, Any]]:
 
 def observe(client: Client, body: Any, **query: Any) -> dict[str, Any]:
     """The summary of a call that must succeed."""
-    answer = client.post("/observe", json=body, params=query)
-    assert answer.status_code == 200, answer.text
-    summary: dict[str, Any] = answer.json()
+    summary: dict[str, Any] = client.send("/observe", body, **query)
     return summary
 
 
 def refusal(client: Client, status: int, body: Any, **query: Any) -> str:
     """The words of a refusal."""
-    answer = client.post("/observe", json=body, params=query)
-    assert answer.status_code == status, answer.text
-    message: str = answer.json()["error"]["message"]
-    return message
+    return client.refusal("/observe", body, status, **query)
 
 
 @pytest.fixture(scope="module")

@@ -70,7 +70,7 @@ def inline(score: Callable[..., Calls], finish: Callable[..., Any]) -> Batcher[l
 
 @pytest.mark.parametrize("make", [lanes, inline])
 @pytest.mark.parametrize("where", ["score", "finish"])
-def test_a_queue_survives_a_panic_of_one_request(make: Callable[..., Any], where: str) -> None:
+async def test_a_queue_survives_a_panic_of_one_request(make: Callable[..., Any], where: str) -> None:
     def score(calls: Calls, alone: bool) -> Calls:
         if where == "score" and [13] in calls:
             raise PanicError
@@ -81,17 +81,14 @@ def test_a_queue_survives_a_panic_of_one_request(make: Callable[..., Any], where
             raise PanicError
         return scored
 
-    async def run() -> None:
-        batcher = make(score, finish)
-        batcher.start()
-        room = batcher._room
-        for _ in range(room + 1):
-            outcomes = await asyncio.gather(*(batcher.submit([k]) for k in (1, 13, 2)), return_exceptions=True)
-            assert isinstance(outcomes[1], PanicError)
-            if where == "score":
-                assert (outcomes[0], outcomes[2]) == ([2], [4])
-            assert await asyncio.wait_for(batcher.submit([3]), 10) == [6]
-        await batcher.close()
-        assert batcher._room == room
-
-    asyncio.run(run())
+    batcher = make(score, finish)
+    batcher.start()
+    room = batcher._room
+    for _ in range(room + 1):
+        outcomes = await asyncio.gather(*(batcher.submit([k]) for k in (1, 13, 2)), return_exceptions=True)
+        assert isinstance(outcomes[1], PanicError)
+        if where == "score":
+            assert (outcomes[0], outcomes[2]) == ([2], [4])
+        assert await asyncio.wait_for(batcher.submit([3]), 10) == [6]
+    await batcher.close()
+    assert batcher._room == room

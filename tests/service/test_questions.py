@@ -48,9 +48,7 @@ def stream(name: str, count: int, seed: int, shift: float = 0.0, **more: Any) ->
 
 
 def overview(client: Client, **query: Any) -> dict[str, Any]:
-    answer = client.get("/questions", params=query)
-    assert answer.status_code == 200, answer.text
-    found: dict[str, Any] = answer.json()
+    found: dict[str, Any] = client.read("/questions", **query)
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +19,7 @@ from service.app import create_app
 from service.settings import Settings
 from service.store import StoreError, open_store
 from tests.service.app_client import Client
+from tests.service.hooks import until
 from tests.service.test_process import server
 from tests.service.tiny_bundle import SHAPE
 from trueodds.replay import ReplayError
@@ -92,19 +92,15 @@ def test_a_standby_reports_what_the_primary_stores(
             asyncio.run(open_store(standby.follows(address)))
 
 
-def test_a_reader_makes_no_tables(cluster: postgres.Cluster) -> None:
+async def test_a_reader_makes_no_tables(cluster: postgres.Cluster) -> None:
     address = cluster.database()
-
-    async def main() -> None:
-        with pytest.raises(StoreError, match="has no TrueOdds tables"):
-            await open_store(address, read_only=True)
-        connection = await asyncpg.connect(address)
-        assert not await connection.fetch("SELECT 1 FROM pg_tables WHERE schemaname = current_schema()")
-        await connection.close()
-        with pytest.raises(StoreError, match=r"accepts no writes.*--read-only"):
-            await open_store(f"{address}&default_transaction_read_only=on")
-
-    asyncio.run(main())
+    with pytest.raises(StoreError, match="has no TrueOdds tables"):
+        await open_store(address, read_only=True)
+    connection = await asyncpg.connect(address)
+    assert not await connection.fetch("SELECT 1 FROM pg_tables WHERE schemaname = current_schema()")
+    await connection.close()
+    with pytest.raises(StoreError, match=r"accepts no writes.*--read-only"):
+        await open_store(f"{address}&default_transaction_read_only=on")
 
 
 @pytest.mark.full
@@ -126,13 +122,9 @@ def test_from_the_command_line(cluster: postgres.Cluster, tmp_path: Path) -> Non
         assert process.wait(20) == 0
 
 
-def test_a_reader_of_a_database_that_takes_no_writes(cluster: postgres.Cluster, tmp_path: Path) -> None:
+async def test_a_reader_of_a_database_that_takes_no_writes(cluster: postgres.Cluster, tmp_path: Path) -> None:
     address = cluster.database()
-
-    async def prepare() -> None:
-        await (await open_store(address)).close()
-
-    asyncio.run(prepare())
+    await (await open_store(address)).close()
     with reader_of(f"{address}&default_transaction_read_only=on", tmp_path) as reader:
         assert reader.get("/health/ready").status_code == 200
         empty = reader.get("/calibration-report")
@@ -161,10 +153,3 @@ def has_versions(address: str) -> bool:
             await store.close()
 
     return asyncio.run(look())
-
-
-def until(holds: Any, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it has not come about in time"
-        time.sleep(0.05)

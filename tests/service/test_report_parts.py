@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -159,26 +158,23 @@ def test_a_trend_has_the_finest_unit_of_few_points(client: Client) -> None:
     assert len(labelled) == 1 and labelled[0]["ece_lower"] <= labelled[0]["ece_upper"]
 
 
-def test_recent_labels_are_read_once(tmp_path: Path) -> None:
-    async def main() -> None:
-        store, recent, of = await open_store(str(tmp_path / "s.sqlite")), RecentLabels(20), version()
-        await store.put_version(of)
-        assert len(await recent.labels(store, of)) == 0
-        for count in (3, 4, 25, 8, 0):
-            answers = batch(max(count, 1), of, seed=count)
-            await store.put_predictions(answers)
-            await store.put_labels([Label(id_, 0) for id_ in answers.ids[:count]])
-            labels, wanted = await recent.labels(store, of), await store.read_labels("m", "v1", last=20)
-            assert labels.ids == wanted.ids and labels.tags == wanted.tags
-            assert (labels.sequence_L == wanted.sequence_L).all()
-            assert (labels.confidence_L == wanted.confidence_L).all()
-        await store.put_labels([Label(id_, 1, correct=True) for id_ in (*labels.ids[3:9], *answers.ids)])
+async def test_recent_labels_are_read_once(tmp_path: Path) -> None:
+    store, recent, of = await open_store(str(tmp_path / "s.sqlite")), RecentLabels(20), version()
+    await store.put_version(of)
+    assert len(await recent.labels(store, of)) == 0
+    for count in (3, 4, 25, 8, 0):
+        answers = batch(max(count, 1), of, seed=count)
+        await store.put_predictions(answers)
+        await store.put_labels([Label(id_, 0) for id_ in answers.ids[:count]])
         labels, wanted = await recent.labels(store, of), await store.read_labels("m", "v1", last=20)
-        assert (labels.label_L == wanted.label_L).all() and (labels.correct_L == wanted.correct_L).all()
-        assert (labels.nll_L == wanted.nll_L).all() and (labels.brier_L == wanted.brier_L).all()
-        await store.close()
-
-    asyncio.run(main())
+        assert labels.ids == wanted.ids and labels.tags == wanted.tags
+        assert (labels.sequence_L == wanted.sequence_L).all()
+        assert (labels.confidence_L == wanted.confidence_L).all()
+    await store.put_labels([Label(id_, 1, correct=True) for id_ in (*labels.ids[3:9], *answers.ids)])
+    labels, wanted = await recent.labels(store, of), await store.read_labels("m", "v1", last=20)
+    assert (labels.label_L == wanted.label_L).all() and (labels.correct_L == wanted.correct_L).all()
+    assert (labels.nll_L == wanted.nll_L).all() and (labels.brier_L == wanted.brier_L).all()
+    await store.close()
 
 
 def test_corrections_reach_every_number_but_the_evidence(client: Client, settings: Settings) -> None:

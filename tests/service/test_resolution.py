@@ -33,9 +33,8 @@ def rows_of(p_NC: np.ndarray, start: int = 0) -> list[dict[str, Any]]:
 
 
 def observe(client: Client, rows: list[dict[str, Any]], status: int = 200, **beside: Any) -> dict[str, Any]:
-    answer = client.post("/observe", json={"observations": rows, **WHOSE, "classes": CLASSES, **beside})
-    assert answer.status_code == status, answer.text
-    summary: dict[str, Any] = answer.json()
+    body = {"observations": rows, **WHOSE, "classes": CLASSES, **beside}
+    summary: dict[str, Any] = client.send("/observe", body, status)
     return summary
 
 

@@ -11,7 +11,8 @@ from service.app import create_app
 from service.models import registry
 from service.settings import Settings
 from tests.service.app_client import Client
-from tests.service.test_models import listed, refusal, served, until
+from tests.service.hooks import until
+from tests.service.test_models import listed, refusal, served
 from tests.service.tiny_bundle import write_bundle
 from trueodds.bundle import CARD, Bundle
 

@@ -30,9 +30,7 @@ TOP = [
 
 
 def observe(client: Client, rows: list[dict[str, Any]], **beside: Any) -> dict[str, Any]:
-    answer = client.post("/observe", json={"observations": rows, **WHOSE, "classes": CLASSES, **beside})
-    assert answer.status_code == 200, answer.text
-    summary: dict[str, Any] = answer.json()
+    summary: dict[str, Any] = client.send("/observe", {"observations": rows, **WHOSE, "classes": CLASSES, **beside})
     return summary
 
 
@@ -153,16 +151,14 @@ def test_what_cannot_be_read_is_refused_by_row_and_nothing_else_is_lost(
 
 @pytest.mark.parametrize("row", [{"logprobs": TOP}, {"votes": {"ham": 2}}, {"votes": [1, 2]}])
 def test_a_new_version_of_a_chat_model_needs_its_classes(client: Client, row: dict[str, Any]) -> None:
-    answer = client.post("/observe", json={"id": "a", **WHOSE, **row})
-    assert answer.status_code == 422 and "?classes=a,b,c" in answer.json()["error"]["message"]
+    assert "?classes=a,b,c" in client.refusal("/observe", {"id": "a", **WHOSE, **row})
 
 
 def test_a_source_beside_the_rows_is_that_of_rows_that_name_none(client: Client) -> None:
     rows: list[dict[str, Any]] = [{"id": "a", "probabilities": [1, 0, 0]}, {"id": "b", "votes": {"ham": 1}}]
     observe(client, rows, confidence_source="native")
     assert [stored(client, id_)["confidence_source"] for id_ in "ab"] == ["native", "votes"]
-    answer = client.post("/observe", json={"observations": rows, **WHOSE, "confidence_source": "x"})
-    assert answer.status_code == 422 and "allowed are native" in answer.json()["error"]["message"]
+    assert "allowed are native" in client.refusal("/observe", {"observations": rows, **WHOSE, "confidence_source": "x"})
 
 
 def test_another_source_is_another_answer(client: Client) -> None:

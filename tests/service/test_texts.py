@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.service.app_client import Client
+from tests.service.app_client import Client, content_of
 from tests.service.tiny_bundle import CLASSES, word_weights
 from trueodds.inputs.text.kind import CHARACTERS
 
@@ -40,8 +40,7 @@ def ask(client: Client, body: Any, kind: str = "application/json") -> httpx.Resp
 
 
 def predictions(answer: httpx.Response) -> list[dict[str, Any]]:
-    assert answer.status_code == 200, answer.text
-    rows: list[dict[str, Any]] = answer.json()["predictions"]
+    rows: list[dict[str, Any]] = content_of(answer)["predictions"]
     return rows
 
 

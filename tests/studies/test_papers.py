@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.studies.format import CALIBRATOR, Study, names, published_keys, read
+from pipeline.studies import names
+from pipeline.studies.format import CALIBRATOR, Study, published_keys, read
 from pipeline.studies.runs import expand, key_of
 from tests.conftest import ROOT
 

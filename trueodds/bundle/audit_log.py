@@ -143,11 +143,7 @@ def parse(log: bytes, place: str) -> list[Change]:
 
 
 def _parse_line(line: str, place: str) -> Change:
-    """Parse a line. `place` names it in errors.
-
-    Raises:
-        AuditLogError: The line is not a change.
-    """
+    """Parse a line. `place` names it in errors."""
     try:
         return Change.parse(line)
     except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -266,11 +266,7 @@ class Bundle:
         self._check_near("probabilities", probabilities_C, self.card.golden.probabilities)
 
     def _check_near(self, name: str, actual_C: Array, expected: list[float]) -> None:
-        """Compare numbers with the stored ones.
-
-        Raises:
-            BundleError: They differ.
-        """
+        """Compare numbers with the stored ones."""
         if len(expected) != len(actual_C):  # allclose would broadcast a single number
             raise BundleError(f"{self.directory / CARD}: {len(expected)} golden {name}, expected {len(actual_C)}")
         if not same_answers(actual_C, expected):

@@ -31,8 +31,6 @@ from trueodds.bundle.storage.storage import Storage
 from trueodds.calibrators import Calibrator
 from trueodds.processes.choices import DEFAULT, MODELS, RECALIBRATED, SHADOW, WAITING, Role, Slot
 
-"""Environment variable with the default place of the models."""
-
 T = TypeVar("T")
 
 

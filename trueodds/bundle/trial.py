@@ -86,11 +86,7 @@ def check_batch(bundle: Bundle, rows: dict[str, Inputs], infer: Infer) -> None:
 
 
 def _logits_of(bundle: Bundle, infer: Infer, rows: Inputs, name: str) -> npt.NDArray[np.floating]:
-    """Run the graph on rows.
-
-    Raises:
-        BundleError: The graph fails, or its output has another shape.
-    """
+    """Run the graph on rows."""
     try:
         logits_NC = infer(rows)
     except Exception as error:  # onnxruntime has a dozen exception types without a common base

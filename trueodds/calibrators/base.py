@@ -113,8 +113,11 @@ class Calibrator(ABC):
 
     @property
     def at_bound(self) -> bool:
-        """Whether a parameter is at the end of its range because the rows of the fit have no optimum inside."""
-        return False
+        """Whether a parameter is at the end of its range because the rows of the fit have no optimum inside.
+
+        By default every one of `_fit_warnings` is about such a parameter.
+        """
+        return bool(self._fit_warnings())
 
     @classmethod
     @abstractmethod

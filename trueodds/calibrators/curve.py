@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
+import scipy
 
 from trueodds.calibrators.affine.structured import StructuredMatrix
 from trueodds.calibrators.base import Calibrator, FitError, Labels, Logits, frozen_array, row_blocks
@@ -43,6 +43,7 @@ class TopCurve(Calibrator):
 
     checks: ClassVar[Mapping[str, OptionCheck]] = {"pieces": Number(2, 100, whole=True)}
     base_kind: ClassVar[type[Calibrator]]
+    free_parameters = 0  # the pull towards the base regularises all
 
     base: Calibrator
     """Base calibrator, fitted on all rows."""
@@ -97,15 +98,6 @@ class TopCurve(Calibrator):
         """Number of the curve's parameters. The base's own prior or penalty regularises its parameters."""
         return super().parameters + 1
 
-    @property
-    def free_parameters(self) -> int:
-        """Always 0: the pull towards the base regularises all parameters."""
-        return 0
-
-    @property
-    def at_bound(self) -> bool:
-        return self.base.at_bound
-
     def _fit_warnings(self) -> list[str]:
         return self.base._fit_warnings()
 
@@ -121,7 +113,7 @@ class TopCurve(Calibrator):
             return q_NC
         score_N, top_N = log_odds_of_top(q_NC)
         odds_N = self.curve(score_N)
-        return with_top(q_NC, top_N, expit(odds_N), expit(-odds_N), ahead=AHEAD)
+        return with_top(q_NC, top_N, scipy.special.expit(odds_N), scipy.special.expit(-odds_N), ahead=AHEAD)
 
     def to_json(self) -> dict[str, Any]:
         return super().to_json() | {"base": self.base.to_json()}
@@ -143,10 +135,7 @@ class TemperatureCurve(TopCurve):
 
     name: ClassVar[str] = "temperature_curve"
     base_kind: ClassVar[type[Calibrator]] = Temperature
-
-    @property
-    def keeps_argmax(self) -> bool:
-        return True
+    keeps_argmax = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,10 +154,7 @@ class StructuredCurve(TopCurve):
 
     name: ClassVar[str] = "structured_curve"
     base_kind: ClassVar[type[Calibrator]] = StructuredMatrix
-
-    @property
-    def keeps_argmax(self) -> bool:
-        return False
+    keeps_argmax = False
 
 
 def log_odds_of_top(q_NC: Array) -> tuple[Array, npt.NDArray[np.intp]]:

@@ -73,10 +73,6 @@ class EnsembleTemperature(Calibrator):
     def keeps_argmax(self) -> bool:
         return float(np.asarray(self.weight_3)[:2].sum()) > NEGLIGIBLE
 
-    @property
-    def at_bound(self) -> bool:
-        return self.bound is not None
-
     @classmethod
     def fit(
         cls,

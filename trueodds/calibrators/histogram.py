@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import numpy as np
-from scipy.special import gammaln
+import scipy
 
 from trueodds.calibrators.base import Labels, Logits
 from trueodds.calibrators.checks import Number, OneOf, OptionCheck
@@ -47,6 +47,7 @@ class Histogram(ScoreCurves):
     """
 
     name: ClassVar[str] = "histogram"
+    keeps_argmax = False
     checks: ClassVar[Mapping[str, OptionCheck]] = {
         "form": OneOf(("top_label", "one_vs_rest")),
         "binning": OneOf(("width", "mass")),
@@ -119,6 +120,7 @@ class BBQ(ScoreCurves):
     """
 
     name: ClassVar[str] = "bbq"
+    keeps_argmax = False
     checks: ClassVar[Mapping[str, OptionCheck]] = {"form": OneOf(("top_label", "one_vs_rest"))}
 
     @classmethod
@@ -157,6 +159,11 @@ def _model(sorted_N: Array, hits_N: Array, inner_B: Array) -> tuple[float, Array
     share = PRIOR / len(count_B)
     alpha_B = share * np.clip((edge_B[1:] + edge_B[:-1]) / 2, 1e-6, 1 - 1e-6)
     beta_B = share - alpha_B
-    score = gammaln(hit_B + alpha_B) - gammaln(alpha_B) + gammaln(count_B - hit_B + beta_B) - gammaln(beta_B)
-    score += gammaln(share) - gammaln(count_B + share)
+    score = (
+        scipy.special.gammaln(hit_B + alpha_B)
+        - scipy.special.gammaln(alpha_B)
+        + scipy.special.gammaln(count_B - hit_B + beta_B)
+        - scipy.special.gammaln(beta_B)
+    )
+    score += scipy.special.gammaln(share) - scipy.special.gammaln(count_B + share)
     return float(score.sum()), inner_B, (hit_B + alpha_B) / (count_B + share)

@@ -23,10 +23,7 @@ class Identity(Calibrator):
 
     name: ClassVar[str] = "identity"
     is_regularised: ClassVar[bool] = True
-
-    @property
-    def keeps_argmax(self) -> bool:
-        return True
+    keeps_argmax = True
 
     @classmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels) -> Self:

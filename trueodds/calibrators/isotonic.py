@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import numpy as np
-import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
+import scipy
 
 from trueodds.calibrators.base import Labels, Logits, row_blocks
 from trueodds.calibrators.checks import OneOf, OptionCheck

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, log_expit
+import scipy
 
 from trueodds.calibrators.base import Calibrator, FitError, Labels, Logits, frozen_array, row_blocks, softmax_over
 from trueodds.calibrators.checks import Number, OptionCheck
@@ -51,6 +51,7 @@ class OrderedTemperature(Calibrator):
     name: ClassVar[str] = "ordered_temperature"
     checks: ClassVar[Mapping[str, OptionCheck]] = {"shrinkage": Number(0.0, 1e6), "intercept": Number(1e-6, 1e6)}
     is_regularised: ClassVar[bool] = True
+    keeps_argmax = False
 
     temperature: float
     slope: float
@@ -70,16 +71,8 @@ class OrderedTemperature(Calibrator):
             raise ValueError("shift_K rises somewhere; allowed are shifts that do not rise with the level")
 
     @property
-    def keeps_argmax(self) -> bool:
-        return False
-
-    @property
     def classes(self) -> int:
         return len(np.asarray(self.shift_K)) + 1
-
-    @property
-    def at_bound(self) -> bool:
-        return self.bound is not None
 
     @classmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels, *, shrinkage: float = SHRINKAGE, intercept: float = 1.0) -> Self:
@@ -138,8 +131,8 @@ def _log_probabilities(logit_NK: Array, step_NK: Array) -> Array:
     sigma(x) - sigma(y) = sigma(x) sigma(-y) (1 - exp(y - x)), which loses no digits.
     """
     log_NC = np.zeros((len(logit_NK), logit_NK.shape[1] + 1))
-    log_NC[:, 1:] += log_expit(logit_NK)
-    log_NC[:, :-1] += log_expit(-logit_NK)
+    log_NC[:, 1:] += scipy.special.log_expit(logit_NK)
+    log_NC[:, :-1] += scipy.special.log_expit(-logit_NK)
     log_NC[:, 1:-1] += _log_rise(step_NK)
     return log_NC
 
@@ -195,17 +188,19 @@ class CumulativeLogits:
         for target_NC, logit_NK, gap_NK in self._blocks():
             at_NK, step_NK = slope * logit_NK + shift_K, slope * gap_NK + step_K
             upper_NK, lower_NK, inner_NK = target_NC[:, 1:], target_NC[:, :-1], target_NC[:, 1:-1]
-            loss -= float((upper_NK * log_expit(at_NK)).sum() + (lower_NK * log_expit(-at_NK)).sum())
+            loss -= float(
+                (upper_NK * scipy.special.log_expit(at_NK)).sum() + (lower_NK * scipy.special.log_expit(-at_NK)).sum()
+            )
             loss -= float((inner_NK * _log_rise(step_NK)).sum())
-            p_NK = expit(at_NK)
+            p_NK = scipy.special.expit(at_NK)
             with np.errstate(over="ignore"):
                 odds_NK = 1 / np.expm1(step_NK)
-            residual_NK = lower_NK * p_NK - upper_NK * expit(-at_NK)
+            residual_NK = lower_NK * p_NK - upper_NK * scipy.special.expit(-at_NK)
             pull_NK = inner_NK * odds_NK
             gradient_F[0] += float((residual_NK * logit_NK).sum() - (pull_NK * gap_NK).sum())
             gradient_F[of_b] += residual_NK.sum(axis=0)
             gradient_F[of_g] -= pull_NK.sum(axis=0)
-            weight_NK, curve_NK = (lower_NK + upper_NK) * p_NK * expit(-at_NK), pull_NK * (1 + odds_NK)
+            weight_NK, curve_NK = (lower_NK + upper_NK) * p_NK * scipy.special.expit(-at_NK), pull_NK * (1 + odds_NK)
             hessian_FF[0, 0] += float((weight_NK * logit_NK**2).sum() + (curve_NK * gap_NK**2).sum())
             hessian_FF[0, of_b] += (weight_NK * logit_NK).sum(axis=0)
             hessian_FF[0, of_g] += (curve_NK * gap_NK).sum(axis=0)

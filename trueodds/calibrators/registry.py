@@ -137,11 +137,7 @@ def _is_calibrator(value: object) -> bool:
 
 
 def _check_class(kind: type[Calibrator]) -> type[Calibrator]:
-    """Return a class after a check.
-
-    Raises:
-        ConfigError: It is not a calibrator, or has the name of a built-in one.
-    """
+    """Return a class after a check."""
     if not _is_calibrator(kind):
         raise ConfigError(
             f"{short(kind)} is not a calibrator; allowed are a name, and a subclass of trueodds.Calibrator that defines"
@@ -155,11 +151,7 @@ def _check_class(kind: type[Calibrator]) -> type[Calibrator]:
 
 
 def _load(extension: Extension) -> type[Calibrator]:
-    """Return the class that an entry point names.
-
-    Raises:
-        ExtensionError: It cannot be imported, is not a calibrator, or has another name.
-    """
+    """Return the class that an entry point names."""
     kind = extension.load()
     if not _is_calibrator(kind):
         raise extension.error(f"is {short(kind)}; allowed is a subclass of trueodds.Calibrator that can be fitted")

@@ -70,10 +70,6 @@ class ScoreCurves(Calibrator):
         return values
 
     @property
-    def keeps_argmax(self) -> bool:
-        return False
-
-    @property
     def classes(self) -> int | None:
         return len(self.knots) if self.form == "one_vs_rest" else self.fitted_classes
 

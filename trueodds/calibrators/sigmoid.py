@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
+import scipy
 
 from trueodds.calibrators.affine.dirichlet import LEAST
 from trueodds.calibrators.affine.maps import UNSEEN, slope_notes
@@ -23,6 +23,8 @@ from trueodds.sums.inputs import Array, softmax
 @dataclass(frozen=True, eq=False)
 class Sigmoids(Calibrator):
     """Base of p_k = sigma(slope_k . features_k + offset_k), each class against the rest, divided by the row's sum."""
+
+    keeps_argmax = False
 
     offset_C: npt.ArrayLike
     steepest: float | None = field(default=None, kw_only=True)
@@ -42,16 +44,8 @@ class Sigmoids(Calibrator):
         """Return the targets of a class's curve, for its own rows and for the rest."""
 
     @property
-    def keeps_argmax(self) -> bool:
-        return False
-
-    @property
     def classes(self) -> int:
         return len(np.asarray(self.offset_C))
-
-    @property
-    def at_bound(self) -> bool:
-        return bool(self._fit_warnings())
 
     def _fit_warnings(self) -> list[str]:
         return slope_notes(np.max(self._slopes(), axis=0), self.steepest)
@@ -89,7 +83,7 @@ class Logistic:
 
     def value_and_gradient(self, theta_P: Array) -> tuple[float, Array]:
         eta_N = theta_P @ self._x_FN
-        p_N = expit(eta_N)
+        p_N = scipy.special.expit(eta_N)
         # ln(1 + exp eta) = max(eta, 0) - ln max(p, 1 - p)
         loss_N = np.maximum(eta_N, 0.0) - np.log(np.maximum(p_N, 1 - p_N)) - self._target_N * eta_N
         self._hessian_FF = (self._x_FN * (p_N * (1 - p_N))) @ self._x_FN.T / len(p_N)

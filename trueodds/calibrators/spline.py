@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import numpy as np
-import scipy  # scipy.interpolate takes 0.2 s to load, so it loads at its first use
+import scipy
 
 from trueodds.calibrators.base import Labels, Logits
 from trueodds.calibrators.checks import Number, OneOf, OptionCheck
@@ -44,6 +44,8 @@ class Spline(ScoreCurves):
     """
 
     name: ClassVar[str] = "spline"
+    keeps_argmax = False
+    at_bound = False  # its warning is about a falling curve
     checks: ClassVar[Mapping[str, OptionCheck]] = {
         "form": OneOf(("top_label", "one_vs_rest")),
         "pieces": Number(3, 100, whole=True),

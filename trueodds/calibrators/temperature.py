@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import numpy as np
-import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
+import scipy
 
 from trueodds.calibrators.base import Calibrator, Labels, Logits, row_blocks, softmax_over
 from trueodds.calibrators.checks import Number, OneOf, OptionCheck, check_choice
@@ -90,6 +90,7 @@ class Temperature(Calibrator):
 
     name: ClassVar[str] = "temperature"
     is_regularised: ClassVar[bool] = True
+    keeps_argmax = True
     checks: ClassVar[Mapping[str, OptionCheck]] = {
         "objective": OneOf(objectives.NAMES),
         "shrinkage": Number(0.0, 1e6),
@@ -112,14 +113,6 @@ class Temperature(Calibrator):
         super().__post_init__()
         check_temperature(self.temperature, self.bound)
         check_choice("objective", self.objective, objectives.NAMES)
-
-    @property
-    def keeps_argmax(self) -> bool:
-        return True
-
-    @property
-    def at_bound(self) -> bool:
-        return self.bound is not None
 
     @classmethod
     def fit(

@@ -38,6 +38,8 @@ class VennAbers(Calibrator):
     """
 
     name: ClassVar[str] = "venn_abers"
+    keeps_argmax = False
+    free_parameters = 0  # the rows determine the number of steps
 
     scores: Sequence[npt.ArrayLike]
     """Rising scores of each class at which l or u has a step."""
@@ -62,21 +64,12 @@ class VennAbers(Calibrator):
             object.__setattr__(self, name, values)
 
     @property
-    def keeps_argmax(self) -> bool:
-        return False
-
-    @property
     def classes(self) -> int:
         return len(self.scores)
 
     @property
     def parameters(self) -> int:
         return sum(len(np.asarray(values)) for values in (*self.lower, *self.upper))
-
-    @property
-    def free_parameters(self) -> int:
-        """Always 0: the rows determine the number of steps."""
-        return 0
 
     @classmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels) -> Self:

@@ -87,12 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _read(arguments: argparse.Namespace) -> LogitRows:
-    """Read the rows, with the test rows of --test.
-
-    Raises:
-        CalibrateOptionsError: Options contradict what the file holds.
-        LabelledRowsError: The rows cannot be used, or the test rows are in steps and the others are not.
-    """
+    """Read the rows, with the test rows of --test."""
     from trueodds.importing.calibrate import read_logits
 
     given = resolution_of(arguments)

@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 
 from trueodds.cli import Subparsers
-from trueodds.cli.tables import OptionsError, add_form, form_of
+from trueodds.cli.tables import OptionsError, add_form, check_bins_and_level, form_of
 
 EXAMPLES = (
     "compare old.csv new.csv",
@@ -56,14 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    from trueodds.sums.bins import check_bins
-    from trueodds.sums.inputs import check_level
-
-    try:
-        check_bins(arguments.bins)
-        check_level(arguments.level)
-    except ValueError as error:
-        raise OptionsError(f"--{error}") from None
+    check_bins_and_level(arguments)
     if len(arguments.tables) < 2:
         one = arguments.tables[0]
         cure = f"give those of two or more models: trueodds compare {one} new.csv. For one model: trueodds report {one}"

@@ -113,11 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _doors(arguments: argparse.Namespace) -> dict[str, Door]:
-    """Return the routes by topic.
-
-    Raises:
-        ConfigError: There is no topic, or one has two purposes.
-    """
+    """Return the routes by topic."""
     from trueodds.client.streams.messages import ANSWERS, DECISIONS, LABELS
     from trueodds.errors import ConfigError
 

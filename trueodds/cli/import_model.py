@@ -141,11 +141,7 @@ class EndedError(UserError, RuntimeError):
 
 
 def _write_in_process(arguments: argparse.Namespace, name: str, folder: Path) -> int:
-    """Call `write` in a process with limits, unless the files are trusted. Return the exit status.
-
-    Raises:
-        EndedError: A limit was reached, or the process died.
-    """
+    """Call `write` in a process with limits, unless the files are trusted. Return the exit status."""
     if arguments.trusted:
         return write(arguments, name, folder)
     memory = int(arguments.memory * GB) if arguments.memory else int(SHARE * limited.memory_of_machine())

@@ -35,11 +35,7 @@ def registered_commands() -> tuple[dict[str, Command], list[str]]:
 
 
 def _table(entry: metadata.EntryPoint) -> Mapping[str, Command]:
-    """Return the commands of one package.
-
-    Raises:
-        NameClashError: Python finds another package than the one beside this one.
-    """
+    """Return the commands of one package."""
     name = entry.module.partition(".")[0]
     own, spec = HOME / name, importlib.util.find_spec(name)
     folders = [Path(folder).resolve() for folder in (spec and spec.submodule_search_locations) or ()]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from trueodds.cli import Subparsers
-from trueodds.cli.tables import NO_ROWS, OptionsError, add_engine, add_form, costs_of, form_of
+from trueodds.cli.tables import NO_ROWS, OptionsError, add_engine, add_form, check_bins_and_level, costs_of, form_of
 from trueodds.processes.choices import MOST_RATIO, TOLERANCE, ReportBy, TrendUnit
 
 if TYPE_CHECKING:
@@ -73,7 +73,6 @@ def add_parser(commands: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read the table, print its report and write the files."""
     from trueodds.files import write_text
-    from trueodds.reports.display.live import page_of
     from trueodds.reports.table.table_report import report_of_table
     from trueodds.reports.table.text import text_of
 
@@ -97,6 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         files[arguments.json] = report.model_dump_json(indent=2) + "\n"
     if arguments.html:
+        from trueodds.reports.display.live import page_of
+
         files[arguments.html] = page_of(report, "--html")
     for path, text in files.items():
         write_text(path, text)
@@ -166,20 +167,10 @@ def _stored_sums(arguments: argparse.Namespace) -> TableSums | None:
 
 
 def _options(arguments: argparse.Namespace) -> ReportOptions:
-    """Check the options.
-
-    Raises:
-        OptionsError: A value is not allowed.
-    """
+    """Check the options."""
     from trueodds.reports.options import ReportOptions
-    from trueodds.sums.bins import check_bins
-    from trueodds.sums.inputs import check_level
 
-    try:
-        check_bins(arguments.bins, arguments.binning or "width")
-        check_level(arguments.level)
-    except ValueError as error:
-        raise OptionsError(f"--{error}") from None
+    check_bins_and_level(arguments, arguments.binning or "width")
     if not 0 < arguments.tolerance < 1:
         raise OptionsError(f"--tolerance is {arguments.tolerance!r}; allowed is (0, 1), such as {TOLERANCE:g}")
     ratio = arguments.ratio_tolerance

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trueodds.processes.choices import TrendUnit
     from trueodds.reports.table.reading import Form
     from trueodds.reports.table.summed import TableSums
-
+    from trueodds.sums.bins import Binning
 
 NO_ROWS = "Which answers may act alone is not measured: this needs the rows, so read a file without --engine."
 """Note of reports that are made from sums."""
@@ -94,6 +94,22 @@ def form_of(arguments: argparse.Namespace) -> Form:
         positive=arguments.positive,
         resolution=resolution_of(arguments),
     )
+
+
+def check_bins_and_level(arguments: argparse.Namespace, binning: Binning = "width") -> None:
+    """Check --bins and --level.
+
+    Raises:
+        OptionsError: A value is not allowed.
+    """
+    from trueodds.sums.bins import check_bins
+    from trueodds.sums.inputs import check_level
+
+    try:
+        check_bins(arguments.bins, binning)
+        check_level(arguments.level)
+    except ValueError as error:
+        raise OptionsError(f"--{error}") from None
 
 
 def costs_of(arguments: argparse.Namespace) -> Costs | None:

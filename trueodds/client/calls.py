@@ -676,11 +676,7 @@ def _answering(tree: dict[str, Any]) -> ModelVersion | None:
 
 
 def _with_ids(instances: Iterable[Instance], ids: Iterable[str] | None) -> Iterator[tuple[Instance, str]]:
-    """Yield each row with its id. Ids made here let a request be sent again without being counted twice.
-
-    Raises:
-        ConfigError: There are more ids than rows, or fewer.
-    """
+    """Yield each row with its id. Ids made here let a request be sent again without being counted twice."""
     if ids is None:
         yield from ((instance, uuid.uuid4().hex) for instance in instances)
     elif isinstance(ids, str):
@@ -731,11 +727,7 @@ def _predictions_of(count: int) -> Callable[[Any], dict[str, Any]]:
 
 
 def _join(trees: list[dict[str, Any]]) -> Predictions:
-    """Join the answers of all requests into one.
-
-    Raises:
-        CallError: Some rows had been answered before by a version with other classes.
-    """
+    """Join the answers of all requests into one."""
     try:
         return Predictions.read(trees)
     except ValueError:  # ids answered before, by a version with other classes

@@ -72,11 +72,7 @@ def _rows(inputs: Any) -> Iterable[Any]:
 
 
 def _frame_rows(frame: Any) -> Iterator[dict[str, Any]]:
-    """Return the rows of a data frame of pandas or Polars as objects, by its columns' names. The index is left out.
-
-    Raises:
-        ConfigError: A name is there twice.
-    """
+    """Return the rows of a data frame of pandas or Polars as objects, by its columns' names. The index is left out."""
     names = [str(name) for name in frame.columns]
     if twice := [name for k, name in enumerate(names) if name in names[:k]]:
         raise ConfigError(f"the data frame has the column {twice[0]!r} twice; give each feature one column")

@@ -52,11 +52,7 @@ def _pairs(ids: Any, classes: Any, name: str) -> Iterable[tuple[Any, Any]]:
 
 
 def _check_rows(rows: Iterable[tuple[Any, Any]], key: Key, *, booleans: bool) -> Iterator[tuple[str, str | int]]:
-    """Yield each row with its label as a text or its index as an int. Values of numpy are converted.
-
-    Raises:
-        ConfigError: A row is not a pair of an id and a label. The message names the row.
-    """
+    """Yield each row with its label as a text or its index as an int. Values of numpy are converted."""
     n = -1
     iterator = iter(rows)
     while True:

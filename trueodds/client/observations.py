@@ -71,11 +71,7 @@ def observation_rows(
 
 
 def _add_columns(columns: dict[str, Sequence[Any] | Array], options: ObserveOptions) -> None:
-    """Add the options with one value for each row.
-
-    Raises:
-        ConfigError: A value is not allowed, or lengths differ.
-    """
+    """Add the options with one value for each row."""
     for key in ("predicted", "index"):
         values: Any = options.get(key)
         if values is not None:
@@ -172,11 +168,7 @@ def plain_class(value: Any, key: str) -> str | int | None:
 
 
 def _texts(ids: Iterable[Any]) -> list[str]:
-    """Return the ids as a list.
-
-    Raises:
-        ConfigError: An id is not a text. The message names the row.
-    """
+    """Return the ids as a list."""
     texts = list(ids)
     for n, id_ in enumerate(texts):
         if not isinstance(id_, str):
@@ -185,11 +177,7 @@ def _texts(ids: Iterable[Any]) -> list[str]:
 
 
 def _classes(values: Iterable[Any], key: str) -> list[str | int]:
-    """Return the predicted classes in their JSON form.
-
-    Raises:
-        ConfigError: A value is not a class. The message names the row.
-    """
+    """Return the predicted classes in their JSON form."""
     classes = list[str | int]()
     for n, value in enumerate(values):
         class_ = plain_class(value, key)
@@ -200,11 +188,7 @@ def _classes(values: Iterable[Any], key: str) -> list[str | int]:
 
 
 def _numbers(numbers: npt.ArrayLike) -> Array:
-    """Convert numbers to an array of floats. numpy alone would also convert texts and booleans.
-
-    Raises:
-        ConfigError: The values are not numbers, or one is not finite. The message names the row.
-    """
+    """Convert numbers to an array of floats. numpy alone would also convert texts and booleans."""
     try:
         array = np.asarray(without_tensors(numbers))
     except ValueError as error:

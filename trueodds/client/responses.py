@@ -123,6 +123,11 @@ class Predictions:
         )
 
 
+def added(one: T, other: T) -> T:
+    """Add two summaries, field by field."""
+    return type(one)(*(getattr(one, name) + getattr(other, name) for name in one.__annotations__))
+
+
 @dataclass(frozen=True)
 class LabelSummary:
     """Number of labels of one `feedback` by outcome. The four numbers add up to the labels sent.
@@ -141,12 +146,7 @@ class LabelSummary:
     """Labels kept for an id of your own whose prediction has not arrived yet."""
 
     def __add__(self, other: LabelSummary) -> LabelSummary:
-        return LabelSummary(
-            self.stored + other.stored,
-            self.already_known + other.already_known,
-            self.corrected + other.corrected,
-            self.held + other.held,
-        )
+        return added(self, other)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 import numpy as np
-import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
+import scipy
 
 from trueodds.drawing.axis import Across, Point, Scale, line, n, nice_top
 from trueodds.drawing.class_chart import AFTER as CIRCLE

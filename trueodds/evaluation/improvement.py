@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
+import scipy
 
 from trueodds.calibrators.temperature import Temperature
 from trueodds.sums.inputs import Array, check_labels, softmax
@@ -71,5 +71,5 @@ def _mean(differences_N: Array, level: float) -> Improvement:
     n, mean = len(differences_N), float(differences_N.mean())
     if n < 2:
         return Improvement(mean, -math.inf, math.inf)
-    half = float(stdtrit(n - 1, (1 + level) / 2) * differences_N.std(ddof=1)) / math.sqrt(n)
+    half = float(scipy.special.stdtrit(n - 1, (1 + level) / 2) * differences_N.std(ddof=1)) / math.sqrt(n)
     return Improvement(mean, mean - half, mean + half)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
-from scipy.special import stdtrit
+import scipy
 
 from trueodds import calibrators
 from trueodds.calibrators import Calibrator, FitError, Identity
@@ -165,7 +165,7 @@ def _difference(was: dict[str, float], now: dict[str, float], n: int, level: flo
         verb, ends = ("falls", (lower, upper)) if gain >= 0 else ("rises", (-upper, -lower))
         notes.append(f"The NLL {verb} by {abs(gain):.4f} ({level:.0%} interval {ends[0]:.4f} .. {ends[1]:.4f}).")
         if lower <= 0 <= upper and math.isfinite(upper):
-            error = (upper - lower) / 2 / stdtrit(n - 1, (1 + level) / 2)
+            error = (upper - lower) / 2 / scipy.special.stdtrit(n - 1, (1 + level) / 2)
             seen = f"A change of {detectable(error, n - 1, 1 - level):.4f} would have been seen in 80% of such samples."
             notes.append(f"These rows do not show that calibration changes it. {seen}")
     return notes

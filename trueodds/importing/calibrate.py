@@ -251,11 +251,7 @@ def _pair(path: Path, labels: Path | None) -> dict[str, npt.NDArray[Any]]:
 
 
 def _check_first(path: Path, arrays: dict[str, npt.NDArray[Any]], pairs: Sequence[tuple[str, str]]) -> None:
-    """Check that numeric labels show whether they count from 0 or from 1.
-
-    Raises:
-        LabelledRowsError: They do not.
-    """
+    """Check that numeric labels show whether they count from 0 or from 1."""
     labels = [arrays[name] for _, name in pairs if name in arrays and arrays[name].dtype.kind in "iu"]
     numbers = np.unique(np.concatenate([array.ravel() for array in labels])) if labels else np.zeros(0, int)
     rows = arrays.get(pairs[0][0])

@@ -88,11 +88,7 @@ def fold(path: Path, calibrator: Calibrator, out: Path, logits_NC: npt.NDArray[n
 
 
 def _classes(graph: Any, path: Path) -> int:
-    """Return the number of classes C of a graph with one output of logits (N, C).
-
-    Raises:
-        FoldError: The graph has another form.
-    """
+    """Return the number of classes C of a graph with one output of logits (N, C)."""
     names = [output.name for output in graph.output]
     if "probabilities" in names:
         raise FoldError(f"{path} gives probabilities, so it has a calibrator already; give the graph of logits")

@@ -5,24 +5,26 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from trueodds import calibrators, logits
 from trueodds.bundle import METRICS, MODEL, Bundle, BundleError, Description, Reference, RiskCoverage, trial
 from trueodds.calibrators.selection import Selection, default_candidates
-from trueodds.errors import ConfigError
+from trueodds.errors import ConfigError, UserError
 from trueodds.evaluation.results import Results, evaluate
 from trueodds.files import write_bytes
 from trueodds.importing import onnx_file, signature
-from trueodds.importing.errors import ModelFileError
-from trueodds.importing.import_options import ImportOptions
+from trueodds.importing.errors import LabelledRowsError, ModelFileError
+from trueodds.importing.forms import PRESETS
+from trueodds.importing.import_options import ImportOptions, Preprocessing
 from trueodds.importing.labelled_rows import ImportRows
 from trueodds.importing.rewriting import ServableModel, rewrite, session
-from trueodds.importing.scoring import ScoredModel, score_rows
-from trueodds.importing.understanding import understand
+from trueodds.importing.scoring import Array, ScoredModel, UnlikeMakerError, agree, score_rows
+from trueodds.importing.understanding import SAMPLE, understand
 from trueodds.inputs import Inputs
+from trueodds.metrics import softmax
 from trueodds.processes.limited import step
 from trueodds.sums.ordered import check_level_names
 from trueodds.sums.positive import PositiveClass
@@ -31,6 +33,8 @@ from trueodds.texts import NAME
 METHOD = "imported"
 """Name on the card instead of a training method."""
 BUNDLE, LOGITS = "bundle", "logits.npz"
+USUAL = ("{mean: 0.5, std: 0.5}", "{mean: 127.5, std: 127.5, scale: 1}")
+"""Preprocessing to try, besides the presets, if a model does not give its maker's probabilities."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,25 @@ def score(
 ) -> ScoredModel:
     """Convert a model and compute its logits on both splits. Arguments and errors are those of `import_model`."""
     model = convert(path, labelled, options)
-    return score_rows(model, labelled, test, options, seed=seed)
+    try:
+        return score_rows(model, labelled, test, options, seed=seed)
+    except UnlikeMakerError as error:
+        if how := _preprocessing_of(path, labelled, options, error.p_NC):
+            raise LabelledRowsError(f"{error.problem}: the preprocessing differs. Use {how}") from None
+        raise
+
+
+def _preprocessing_of(path: Path, rows: ImportRows, options: ImportOptions, p_NC: Array) -> str:
+    """Return the option --preprocess with which the model gives these probabilities; "" if none does."""
+    some = rows.spread(SAMPLE)
+    for words in (*PRESETS, *USUAL):
+        try:
+            model = convert(path, rows.take(some), replace(options, preprocessing=Preprocessing.parse(words)))
+        except UserError:  # this preprocessing does not fit the model
+            continue
+        if agree(p_NC[some], softmax(model.run(model.sample))):
+            return f"--preprocess {words}" if words in PRESETS else f"--preprocess '{words}'"
+    return ""
 
 
 def convert(path: Path, rows: ImportRows, options: ImportOptions) -> ServableModel:
@@ -136,11 +158,7 @@ def convert(path: Path, rows: ImportRows, options: ImportOptions) -> ServableMod
 def _write_bundle(
     outcome: ScoredModel, results: Results, name: str, out: Path, positive: PositiveClass | None, *, ordered: bool
 ) -> Bundle:
-    """Write the bundle of a scored model with its calibrator, after a trial.
-
-    Raises:
-        ModelFileError: The service would refuse it. `out` is unchanged.
-    """
+    """Write the bundle of a scored model with its calibrator, after a trial."""
     calibrator, model, val = results.calibrator, outcome.model, outcome.splits["val"]
     table = results.table
     description = Description(

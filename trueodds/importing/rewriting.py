@@ -146,11 +146,7 @@ def session(graph: Model | bytes | str, path: Path, *, spinning: bool = True) ->
 
 
 def _to_bytes(model: Model, path: Path) -> bytes:
-    """Return the bytes of one file. Equal models give equal bytes.
-
-    Raises:
-        ModelFileError: There are more bytes than protobuf allows.
-    """
+    """Return the bytes of one file. Equal models give equal bytes."""
     try:
         data: bytes = model.SerializeToString(deterministic=True)
     except (EncodeError, ValueError):
@@ -272,9 +268,6 @@ def _run_sample(meaning: Interpretation, model: Model) -> Sample:
     """Run a model behind its preprocessing on some of the rows.
 
     Its outputs are those of the file's graph, with names that begin with PREFIX, and the inputs of that graph (INTO).
-
-    Raises:
-        ModelFileError: The model cannot be run, or has no output of logits or probabilities, or several.
     """
     path, kind = meaning.file.path, meaning.kind
     ready = session(model, path)
@@ -285,11 +278,7 @@ def _run_sample(meaning: Interpretation, model: Model) -> Sample:
 
 
 def _check_lengths(ready: ort.InferenceSession, kind: TextInput, path: Path) -> None:
-    """Check that a graph answers texts of as many tokens as its kind allows, and a text without tokens.
-
-    Raises:
-        ModelFileError: It does not. The message contains the largest number of tokens that it answers.
-    """
+    """Check that a graph answers texts of as many tokens as its kind allows, and a text without tokens."""
     for what, row, _ in kind.extremes():
         if not (message := _failure(ready, kind, row)):
             continue
@@ -406,9 +395,6 @@ def _try_rewritten(sample: Sample, model: Model, *, spinning: bool = True) -> Se
     """Compare a rewritten model, whose output is `logits`, with the file that it was made of, and return it.
 
     `spinning` is that of `session`.
-
-    Raises:
-        ModelFileError: The file's answers are others, or the answer to a row depends on the other rows of its batch.
     """
     meaning, file = sample.meaning, sample.meaning.file
     data = _to_bytes(model, file.path)
@@ -486,11 +472,7 @@ def _original_answers(path: Path, feed: dict[str, Array], output: str, labels: t
 
 
 def _logits_alone(sample: Sample, rewritten: ort.InferenceSession) -> Array:
-    """Return the logits of the first row and of two others, each computed alone.
-
-    Raises:
-        ModelFileError: They are others in one batch.
-    """
+    """Return the logits of the first row and of two others, each computed alone."""
     meaning, inputs = sample.meaning, sample.meaning.inputs
     order_N = inputs.reshape(len(inputs), -1)[:, 0].argsort(kind="stable")
     some = inputs[[0, order_N[0], order_N[-1]]]  # for texts: the shortest and the longest

@@ -7,22 +7,21 @@ agree with the maker's own probabilities.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
+import scipy
 
-from trueodds.errors import UserError, nearest
+from trueodds.errors import nearest
 from trueodds.evaluation.splits import balanced_split
 from trueodds.files import read_npz
 from trueodds.importing.errors import LabelledRowsError, ModelFileError
-from trueodds.importing.forms import EXPECTED, PRESETS
-from trueodds.importing.import_options import ImportOptions, Preprocessing
+from trueodds.importing.forms import EXPECTED
+from trueodds.importing.import_options import ImportOptions
 from trueodds.importing.labelled_rows import ImportRows, batches
-from trueodds.importing.rewriting import ServableModel, rewrite
-from trueodds.importing.understanding import SAMPLE, understand
+from trueodds.importing.rewriting import ServableModel
 from trueodds.inputs import VectorInput, columns
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
@@ -37,10 +36,17 @@ LIKELY = 0.5
 """Share of rows that an order of the classes must explain to be considered right."""
 ROUNDED = 0.01
 """Tolerance of the maker's probabilities, which may be rounded to two decimals."""
-USUAL = ("{mean: 0.5, std: 0.5}", "{mean: 127.5, std: 127.5, scale: 1}")
-"""Preprocessing to try, besides the presets, if a model does not give its maker's probabilities."""
 
 Array = npt.NDArray[np.floating]
+
+
+class UnlikeMakerError(LabelledRowsError):
+    """The maker's own probabilities `p_NC` differ, and neither the classes' order nor the output's form explains it."""
+
+    def __init__(self, problem: str, p_NC: Array) -> None:
+        cure = "check the preprocessing (--preprocess), the order of the features and of the rows, and the model's file"
+        super().__init__(f"{problem}, and no order of the classes explains it; {cure}")
+        self.problem, self.p_NC = problem, p_NC
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,7 @@ def score_rows(
 
     Raises:
         LabelledRowsError: The rows cannot be used with this model.
+        UnlikeMakerError: As in `compare_with_maker`.
         InputError: The model's kind of input does not allow their values.
         ModelFileError: The model cannot be run on them, or its logits are not finite.
     """
@@ -131,11 +138,7 @@ def class_names(model: ServableModel, rows: ImportRows) -> tuple[tuple[str, ...]
 
 
 def _compare(option: Sequence[str], own: Sequence[str], source: str) -> tuple[str, ...]:
-    """Compare the names of the options with those of the model's files. Return a note if no name is in both.
-
-    Raises:
-        LabelledRowsError: One name stands for different outputs in both.
-    """
+    """Compare the names of the options with those of the model's files. Return a note if no name is in both."""
     if len(option) != len(own):
         return ()
     places = Places(own)
@@ -240,19 +243,20 @@ def compare_with_maker(
 
     Raises:
         LabelledRowsError: They differ by more than 0.01. The message names the reason that explains all rows: another
-            order of the classes, logits taken for probabilities or the reverse, or other preprocessing.
+            order of the classes, or logits taken for probabilities or the reverse.
+        UnlikeMakerError: They differ, and neither explains it.
     """
     p_NC, q_NC = read_maker_probabilities(path, names), softmax(logits_NC)
     if len(p_NC) != len(q_NC):
         problem = f"{path} has {len(p_NC):,} rows, and {rows.source} {len(q_NC):,}"
         raise LabelledRowsError(f"{problem}; give one row of probabilities for each row")
-    if _agree(p_NC, q_NC):
+    if agree(p_NC, q_NC):
         return
     row = int(np.abs(p_NC - q_NC).max(axis=1).argmax())
     problem = f"{path} differs from the model's probabilities by up to {np.abs(p_NC - q_NC).max():.2g} (row {row})"
     distance_CC = np.abs(q_NC[:, :, None] - p_NC[:, None, :]).sum(axis=0)
     outputs, places = scipy.optimize.linear_sum_assignment(distance_CC)
-    if _agree(p_NC[:, places], q_NC[:, outputs]):
+    if agree(p_NC[:, places], q_NC[:, outputs]):
         order = ",".join(names[int(k)] for k in places)
         problem += f": its columns are those of the outputs in another order. If they are {quotes(names)}, use"
         cure = f"--classes {order}, the order of the model's outputs"
@@ -261,16 +265,13 @@ def compare_with_maker(
     with np.errstate(over="ignore"):
         twice_NC = softmax(p_NC)
         own_NC = np.exp(logits_NC.astype(np.float64))  # the output's numbers, which were read as probabilities
-    if _agree(twice_NC, q_NC):
+    if agree(twice_NC, q_NC):
         cure = "its output holds unusual probabilities; export the model with its logits"
         raise LabelledRowsError(f"{problem}: probabilities were read as logits: {cure}")
-    if model.origin["form"] == "probabilities" and np.isfinite(own_NC).all() and _agree(p_NC, softmax(own_NC)):
+    if model.origin["form"] == "probabilities" and np.isfinite(own_NC).all() and agree(p_NC, softmax(own_NC)):
         cure = "append a softmax to the model, or choose its output of logits: --output NAME"
         raise LabelledRowsError(f"{problem}: logits were read as probabilities: {cure}")
-    if how := _preprocessing_of(model, rows, p_NC):
-        raise LabelledRowsError(f"{problem}: the preprocessing differs. Use {how}")
-    cure = "check the preprocessing (--preprocess), the order of the features and of the rows, and the model's file"
-    raise LabelledRowsError(f"{problem}, and no order of the classes explains it; {cure}")
+    raise UnlikeMakerError(problem, p_NC)
 
 
 def read_maker_probabilities(path: Path, names: Sequence[str]) -> Array:
@@ -309,23 +310,7 @@ def read_maker_probabilities(path: Path, names: Sequence[str]) -> Array:
     return p_NC
 
 
-def _preprocessing_of(model: ServableModel, rows: ImportRows, p_NC: Array) -> str:
-    """Return the option --preprocess with which the model gives these probabilities; "" if none does."""
-    some = rows.spread(SAMPLE)
-    sample = rows.take(some)
-    for words in (*PRESETS, *USUAL):
-        try:
-            options = replace(model.file.options, preprocessing=Preprocessing.parse(words))
-            other = rewrite(understand(replace(model.file, options=options), sample))
-            q_NC = softmax(other.run(other.sample))
-        except UserError:  # this preprocessing does not fit the model
-            continue
-        if _agree(p_NC[some], q_NC):
-            return f"--preprocess {words}" if words in PRESETS else f"--preprocess '{words}'"
-    return ""
-
-
-def _agree(p_NC: Array, q_NC: Array) -> bool:
+def agree(p_NC: Array, q_NC: Array) -> bool:
     """Return whether probabilities are equal except for rounding."""
     return bool(np.abs(p_NC - q_NC).max() <= ROUNDED)
 

@@ -88,9 +88,6 @@ def _signature(model: Model, path: Path, options: ImportOptions) -> GraphSignatu
     """Find the signature, and remove everything else from the graph. A fixed batch size becomes dynamic.
 
     scikit-learn's zip-map, a dictionary for each row, is removed: its tensor becomes the output.
-
-    Raises:
-        ModelFileError: There is no possible input or output, several inputs, or a name does not exist.
     """
     labels = _cut_zip_maps(model)
     outputs = _outputs(model, path, options.output)
@@ -146,11 +143,7 @@ def _text_inputs(path: Path, inputs: list[TensorInfo], listing: str) -> tuple[Te
 
 
 def _check_kind(path: Path, request: Kind | None, actual: Kind, listing: str) -> None:
-    """Check that the graph's kind of input is the expected one.
-
-    Raises:
-        ModelFileError: It is another one.
-    """
+    """Check that the graph's kind of input is the expected one."""
     if request not in (None, actual):
         expected = f"{request} is expected (by --input, or as the kind of the rows)"
         raise ModelFileError(f"{expected}, but {path} takes {listing}, which is of kind {actual}")

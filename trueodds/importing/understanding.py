@@ -110,11 +110,7 @@ def _vector_input(file: ModelFile, rows: ImportRows) -> tuple[VectorInput, tuple
 
 
 def _check_whole(preprocessing: Preprocessing | None, scale: float, tensor: TensorInfo, path: Path) -> None:
-    """Check that preprocessing does not change the values of an input of whole numbers.
-
-    Raises:
-        ModelFileError: It does.
-    """
+    """Check that preprocessing does not change the values of an input of whole numbers."""
     if preprocessing is None or tensor.type in FLOATS or not preprocessing.changes(scale):
         return
     problem = f"{path} takes {tensor}, whole numbers, and --preprocess makes fractions, which would be cut off"
@@ -123,11 +119,7 @@ def _check_whole(preprocessing: Preprocessing | None, scale: float, tensor: Tens
 
 
 def _check_whole_rows(rows: ImportRows, names: Sequence[str], own: slice, tensor: TensorInfo, path: Path) -> None:
-    """Check that the columns for an input of whole numbers have no fractions and no missing values.
-
-    Raises:
-        LabelledRowsError: They do.
-    """
+    """Check that the columns for an input of whole numbers have no fractions and no missing values."""
     assert not isinstance(rows.x, tuple)
     part = rows.x[:, own]
     wrong = part != np.rint(part)

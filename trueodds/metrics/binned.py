@@ -77,8 +77,7 @@ def ece(
         bins: Number of bins. With equal widths it must divide 3,000.
         norm: "l1", "l2" or "max".
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The calibration error, in [0, 1].
@@ -114,8 +113,7 @@ def mce(
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins. With equal widths it must divide 3,000.
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The maximum calibration error, in [0, 1].
@@ -131,8 +129,7 @@ def mce(
         >>> round(metrics.mce(probabilities, labels), 4)
         0.6
     """
-    predictions, labels_N = as_rows(predictions, labels_N, classes)
-    return ece(predictions, labels_N, bins=bins, norm="max", binning=binning)
+    return ece(predictions, labels_N, bins=bins, norm="max", binning=binning, classes=classes)
 
 
 def adaptive_ece(
@@ -153,8 +150,7 @@ def adaptive_ece(
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins, 1 to 10^6.
         norm: "l1", "l2" or "max".
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The calibration error, in [0, 1].
@@ -171,8 +167,7 @@ def adaptive_ece(
         >>> round(metrics.adaptive_ece(probabilities, labels, bins=2), 4)
         0.15
     """
-    predictions, labels_N = as_rows(predictions, labels_N, classes)
-    return ece(predictions, labels_N, bins=bins, norm=norm, binning="mass")
+    return ece(predictions, labels_N, bins=bins, norm=norm, binning="mass", classes=classes)
 
 
 def label_binned_ece(
@@ -197,8 +192,7 @@ def label_binned_ece(
         bins: Number of bins. With equal widths it must divide 3,000.
         norm: "l1", "l2" or "max".
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The calibration error, in [0, 1].
@@ -241,8 +235,7 @@ def debiased_ece(
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins. With equal widths it must divide 3,000.
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The calibration error, in [0, 1].
@@ -291,8 +284,7 @@ def sweep_ece(
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         norm: "l1", "l2" or "max".
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The calibration error and its number of bins.
@@ -332,8 +324,7 @@ def ks_error(
     Args:
         predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The calibration error, in [0, 1].

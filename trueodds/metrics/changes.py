@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
+import scipy
 
 from trueodds.sums.inputs import Array
 
@@ -108,4 +108,4 @@ def gap_change(labels_T: Array, right_T: Array, claimed_T: Array) -> GapChange |
     p = (right_M.sum() + 1) / (n + 2)
     z_M = difference_M / np.sqrt(p * (1 - p) * (1 / before_M + 1 / after_M))
     k = int(np.abs(z_M).argmax())
-    return GapChange(int(known_M[k + 1]), min(1.0, 2 * len(z_M) * float(ndtr(-abs(z_M[k])))))
+    return GapChange(int(known_M[k + 1]), min(1.0, 2 * len(z_M) * float(scipy.special.ndtr(-abs(z_M[k])))))

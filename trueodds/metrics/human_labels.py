@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln, stdtrit
+import scipy
 
 from trueodds.errors import unknown
 from trueodds.metrics.intervals.binomial import mean_deviation
@@ -139,7 +139,7 @@ def samplewise_interval(
     if spread <= 1e-12 * mean or spread == 0:
         return SamplewiseInterval(mean, mean, mean, level)
     skewness = float((((away_N - mean) / away_N.std()) ** 3).mean())
-    t = float(stdtrit(n - 1, (1 + level) / 2))
+    t = float(scipy.special.stdtrit(n - 1, (1 + level) / 2))
     below, above = (spread / n**0.5 * _unskew(side, skewness, n) for side in (t, -t))
     return SamplewiseInterval(mean, max(mean - below, 0.0), min(mean - above, most), level)
 
@@ -290,7 +290,7 @@ def _mean_deviation_of_halves(counts_NC: Counts, votes_N: Counts, half_N: Counts
 
 
 def _log_choose(n: Counts, k: Counts) -> Array:
-    chosen: Array = gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
+    chosen: Array = scipy.special.gammaln(n + 1.0) - scipy.special.gammaln(k + 1.0) - scipy.special.gammaln(n - k + 1.0)
     return chosen
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import xlogy
+import scipy
 
 from trueodds.sums.bins import CELLS, EDGES
 from trueodds.sums.inputs import Array, is_number
@@ -77,8 +77,7 @@ def accuracy(
     Args:
         predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The accuracy, in [0, 1].
@@ -103,8 +102,7 @@ def error_rate(
     Args:
         predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The error rate, in [0, 1].
@@ -129,8 +127,7 @@ def mean_confidence(
     Args:
         predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The mean probability of the top label, in [0, 1].
@@ -155,8 +152,7 @@ def signed_gap(
     Args:
         predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The mean of a - c, in [-1, 1].
@@ -193,8 +189,7 @@ def nll(
     Args:
         predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
         resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step is inferred if rows do not
             sum to 1; else exact.
 
@@ -246,8 +241,7 @@ def brier(
     Args:
         predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
         resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step is inferred if rows do not
             sum to 1; else exact.
 
@@ -284,8 +278,7 @@ def fraction_above(
         predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         threshold: Confidence, in [0, 1].
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The share and the accuracy there, which is NaN if there are no such rows.
@@ -340,6 +333,6 @@ def mean_entropy(probabilities_NC: npt.ArrayLike) -> float:
     total, rows = 0.0, 0
     for _, block in checked_blocks(probabilities_NC):
         wide = block.astype(np.float64, copy=False)
-        total -= float(xlogy(wide, wide).sum())
+        total -= float(scipy.special.xlogy(wide, wide).sum())
         rows += len(wide)
     return total / rows

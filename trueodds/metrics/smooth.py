@@ -11,15 +11,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
-from scipy.fft import dct, idct
-from scipy.special import spherical_jn
+import scipy
 
 from trueodds.metrics.ranked import rank_predictions
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.bins import CELLS
 from trueodds.sums.inputs import Array, is_number
-from trueodds.sums.label_forms import as_rows
 
 FREQUENCY = np.arange(CELLS, dtype=np.float64) * float(np.pi)
 CENTRE = (np.arange(CELLS, dtype=np.float64) + 0.5) / CELLS
@@ -42,8 +39,7 @@ def smooth_ece(
     Args:
         predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The calibration error, in [0, 1].
@@ -60,10 +56,10 @@ def smooth_ece(
         0.1321
     """
     sums = as_sums(predictions, labels_N, classes)
-    wave = dct((sums.cells[2] - sums.cells[1]) / sums.n)
+    wave = scipy.fft.dct((sums.cells[2] - sums.cells[1]) / sums.n)
 
     def above(sigma: float) -> float:
-        return float(np.abs(idct(wave * np.exp(-0.5 * (FREQUENCY * sigma) ** 2))).sum()) - sigma
+        return float(np.abs(scipy.fft.idct(wave * np.exp(-0.5 * (FREQUENCY * sigma) ** 2))).sum()) - sigma
 
     # smECE_1 <= 1 except for rounding, so the bracket reaches a little further.
     return min(float(scipy.optimize.brentq(above, 0.0, 1.001, xtol=1e-12)), 1.0) if above(0.0) > 0 else 0.0
@@ -89,8 +85,7 @@ def kde_ece(
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bandwidth: Standard deviation of the kernel (a third of its half width), in (0, 1]. None: the authors' rule,
             std(c) (2n)^(-1/5).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The calibration error, in [0, 1].
@@ -115,7 +110,7 @@ def kde_ece(
     elif not (is_number(bandwidth) and 0 < bandwidth <= 1):
         raise ValueError(f"bandwidth is {bandwidth!r}; allowed is (0, 1], such as 0.05, or None for the rule of thumb")
     factor = _triweight(3 * bandwidth * FREQUENCY)
-    density, right = idct(dct(np.stack([count, correct])) * factor) / sums.n
+    density, right = scipy.fft.idct(scipy.fft.dct(np.stack([count, correct])) * factor) / sums.n
     return float(np.abs(right - CENTRE * density).sum())
 
 
@@ -138,8 +133,7 @@ def sece(
         predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bandwidth: The h of the formula, at least 1/300 (ten cells).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The calibration error, in [0, 1].
@@ -155,10 +149,9 @@ def sece(
         >>> round(metrics.sece(probabilities, labels), 4)
         0.3
     """
-    predictions, labels_N = as_rows(predictions, labels_N, classes)
     if not (is_number(bandwidth) and bandwidth >= NARROWEST):
         raise ValueError(f"bandwidth is {bandwidth!r}; allowed is 1/300 (ten cells) and above, such as 0.01")
-    rows = rank_predictions(as_sums(predictions, labels_N))
+    rows = rank_predictions(as_sums(predictions, labels_N, classes))
     c_G, total = rows.confidence_G, 0.0
     for start in range(0, len(c_G), max(PAIRS // len(c_G), 1)):
         group = slice(start, start + max(PAIRS // len(c_G), 1))
@@ -174,5 +167,5 @@ def _triweight(w: Array) -> Array:
     It is 105 j_3(w) / w^3, with the spherical Bessel function j_3.
     """
     small = w < 1e-2  # here the quotient loses digits, and the series is exact to 1e-10
-    wave: Array = np.where(small, 1 - w * w / 18, 105 * spherical_jn(3, w) / np.where(small, 1.0, w) ** 3)
+    wave: Array = np.where(small, 1 - w * w / 18, 105 * scipy.special.spherical_jn(3, w) / np.where(small, 1.0, w) ** 3)
     return wave

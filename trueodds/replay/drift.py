@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-from scipy.ndimage import gaussian_filter
+import scipy
 
 from trueodds.errors import nearest
 from trueodds.inputs import Inputs
@@ -106,7 +106,7 @@ class Schedule:
             return pixels_HWC
         image_HWC = pixels_HWC / 255
         if blur:
-            image_HWC = gaussian_filter(image_HWC, (blur, blur, 0), mode="nearest")
+            image_HWC = scipy.ndimage.gaussian_filter(image_HWC, (blur, blur, 0), mode="nearest")
         mean = image_HWC.mean()
         image_HWC = mean + contrast * (image_HWC - mean) + brightness
         if noise:

@@ -197,11 +197,7 @@ def _check_labels(name: str, labels_N: npt.NDArray[np.generic], classes: int) ->
 
 
 def _texts(path: Path) -> tuple[list[str], npt.NDArray[np.int64], tuple[str, ...]]:
-    """Return texts, labels as positions among the classes, and the classes, from a table or a folder of class folders.
-
-    Raises:
-        ReplayError: The file has another form, or `trueodds.inputs.text.labelled_texts` refuses it.
-    """
+    """Return texts, labels as positions among the classes, and the classes, of a table or a folder of class folders."""
     if not path.is_dir() and path.suffix not in columns.SUFFIXES:
         raise ReplayError(f"{path} holds no texts; allowed are {labelled_texts.FORMS}, and artifacts/data/arrays.npz")
     try:
@@ -217,12 +213,7 @@ def _texts(path: Path) -> tuple[list[str], npt.NDArray[np.int64], tuple[str, ...
 
 
 def _texts_of_rows(kind: InputKind, rows: npt.NDArray[np.integer], tokenizer: bytes) -> list[str]:
-    """Return the texts of rows of tokens, as far as the vocabulary has their words.
-
-    Raises:
-        ReplayError: A row has no known word.
-        InputError: The tokenizer is not the model's.
-    """
+    """Return the texts of rows of tokens, as far as the vocabulary has their words."""
     known = kind.with_files(dict.fromkeys(kind.beside, tokenizer))
     texts = [str(known.values(row)[0]) for row in rows]
     if empty := [n for n, text in enumerate(texts) if not text.strip()]:

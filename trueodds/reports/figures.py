@@ -109,13 +109,13 @@ def positive_figures(
 
 def _in_the_large(sums: CalibrationSums, level: float, ratio_tolerance: float) -> Figures:
     """Compute expected / observed positives with its interval, and how many more positives and labels are needed."""
-    found, certain = metrics.calibration_ratio(sums, level=level), metrics.calibration_ratio(sums)
+    ratio, certain = metrics.calibration_ratio(sums, level=level), metrics.calibration_ratio(sums)
     return {
-        "expected": found.expected,
-        "observed": found.observed,
-        "ratio": found.ratio if found.observed else None,
-        "ratio_lower": found.lower,
-        "ratio_upper": found.upper if math.isfinite(found.upper) else None,
+        "expected": ratio.expected,
+        "observed": ratio.observed,
+        "ratio": ratio.ratio if ratio.observed else None,
+        "ratio_lower": ratio.lower,
+        "ratio_upper": ratio.upper if math.isfinite(ratio.upper) else None,
         "positives_to_come": certain.positives_to_come(ratio_tolerance),
         "labels_to_come": certain.labels_to_come(ratio_tolerance),
     }

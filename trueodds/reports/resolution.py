@@ -62,35 +62,13 @@ def rounded_figures(
         rounding = Rounding(step=resolution.step, source=resolution.source, zeros=zeros, reading=reading)
         return RoundedFigures(rounding, {})
     losses = rounded_losses(probabilities_NC, labels_N, resolution.step)
-    at_least = float(losses.least_N.mean())
     zero_N = probabilities_NC[np.arange(len(labels_N)), labels_N] <= 0
-    read_as = float(np.exp(-losses.nll_N[zero_N].mean())) if zeros else None
-    reading = read_as_words(resolution)
-    if read_as is None:
-        rounding = Rounding(step=resolution.step, source=resolution.source, nll_at_least=at_least, reading=reading)
-        return RoundedFigures(rounding, {})
-    reading += (
-        f" {plural(zeros, 'answer')} of {len(labels_N):,} gave the true class a 0. These zeros are read as"
-        f" {read_as:.2g} (geometric mean). The NLL is at least {decimal(at_least, 4)}. It has no upper limit, because a"
-        " zero bounds it only from below."
-    )
+    zeros_read_as = float(np.exp(-losses.nll_N[zero_N].mean())) if zeros else None
     right_N = probabilities_NC.argmax(axis=1) == labels_N
     top_N = np.minimum(probabilities_NC.max(axis=1).astype(np.float64), 1.0)
     least = CalibrationSums.from_top(top_N, right_N, nll_N=losses.least_N, brier_N=losses.brier_N)
-    limits = {
-        "nll_lower": metrics.score_interval(least, score="nll", level=level).lower,
-        "nll_upper": None,
-        "nll_unseen": None,
-    }
-    rounding = Rounding(
-        step=resolution.step,
-        source=resolution.source,
-        zeros=zeros,
-        zeros_read_as=read_as,
-        nll_at_least=at_least,
-        reading=reading,
-    )
-    return RoundedFigures(rounding, limits)
+    gave = f"{plural(zeros, 'answer')} of {len(labels_N):,} gave the true class a 0"
+    return _of_zeros(least, float(losses.least_N.mean()), zeros, zeros_read_as, gave, resolution, level)
 
 
 def rounded_figures_of_sums(
@@ -123,22 +101,32 @@ def rounded_figures_of_sums(
         return RoundedFigures(Rounding(step=read_as.step, source=read_as.source, zeros=zeros, reading=reading), {})
     if not sums.n:
         return RoundedFigures(Rounding(step=read_as.step, source=read_as.source, reading=reading), {})
-    at_least = sums.total("nll") / sums.n
-    shown = Rounding(step=read_as.step, source=read_as.source, nll_at_least=at_least, reading=reading)
-    if not zeros:
+    zeros_read_as = float(np.exp(-sums.total("brier") / zeros)) if zeros else None
+    gave = f"{plural(zeros, 'answer')} of {labelled:,} gave what happened a 0"
+    return _of_zeros(sums, sums.total("nll") / sums.n, zeros, zeros_read_as, gave, read_as, level)
+
+
+def _of_zeros(
+    least: CalibrationSums,
+    at_least: float,
+    zeros: int,
+    zeros_read_as: float | None,
+    gave: str,
+    resolution: Resolution,
+    level: float,
+) -> RoundedFigures:
+    """Describe rounded answers, some of which may have a zero that came true. `least` are sums with the least NLL."""
+    reading = read_as_words(resolution)
+    shown = Rounding(step=resolution.step, source=resolution.source, nll_at_least=at_least, reading=reading)
+    if zeros_read_as is None:
         return RoundedFigures(shown, {})
-    zeros_read_as = float(np.exp(-sums.total("brier") / zeros))
     reading += (
-        f" {plural(zeros, 'answer')} of {labelled:,} gave what happened a 0. These zeros are read as"
-        f" {zeros_read_as:.2g} (geometric mean). The NLL is at least {decimal(at_least, 4)}. It has no upper limit,"
-        " because a zero bounds it only from below."
+        f" {gave}. These zeros are read as {zeros_read_as:.2g} (geometric mean). The NLL is at least"
+        f" {decimal(at_least, 4)}. It has no upper limit, because a zero bounds it only from below."
     )
-    limits = {
-        "nll_lower": metrics.score_interval(sums, score="nll", level=level).lower,
-        "nll_upper": None,
-        "nll_unseen": None,
-    }
+    lower = metrics.score_interval(least, score="nll", level=level).lower
     update = {"zeros": zeros, "zeros_read_as": zeros_read_as, "reading": reading}
+    limits = {"nll_lower": lower, "nll_upper": None, "nll_unseen": None}
     return RoundedFigures(shown.model_copy(update=update), limits)
 
 

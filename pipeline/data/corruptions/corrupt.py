@@ -17,31 +17,11 @@ from trueodds.errors import ConfigError, unknown
 NAMES = (*COMMON, *EXTRA)
 VALUES = 1 << 22
 """Pixels times channels in a block: 32 MB as float64."""
+_MODULES = (noise, blur, weather, digital, spatter)
 FUNCTIONS: dict[str, Callable[[Images, Parameters, Generators], Floats | Images]] = {
-    function.__name__: function
-    for function in (
-        noise.gaussian_noise,
-        noise.shot_noise,
-        noise.impulse_noise,
-        blur.defocus_blur,
-        blur.glass_blur,
-        blur.motion_blur,
-        blur.zoom_blur,
-        weather.snow,
-        weather.frost,
-        weather.fog,
-        digital.brightness,
-        digital.contrast,
-        digital.elastic_transform,
-        digital.pixelate,
-        digital.jpeg_compression,
-        noise.speckle_noise,
-        blur.gaussian_blur,
-        spatter.spatter,
-        digital.saturate,
-    )
+    name: next(getattr(module, name) for module in _MODULES if hasattr(module, name)) for name in NAMES
 }
-assert tuple(FUNCTIONS) == NAMES
+"""The function of each corruption, which has its name."""
 
 
 def check(names: Iterable[str], severities: Iterable[int] = SEVERITIES) -> None:

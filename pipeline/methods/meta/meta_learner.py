@@ -37,6 +37,8 @@ class MetaLearner(Meta):
         penalties: Names of the method's joint penalties.
     """
 
+    part: MetaPart
+
     def __init__(
         self, part: MetaPart, name: str, *, outer: str, outer_weight: float, lookahead: str, rate: float,
         optimizer: str, every: int, variant: str,
@@ -57,26 +59,6 @@ class MetaLearner(Meta):
             self.part.attach(net, whole=self._whole)
         self.optimizer = self._optimizer(self.part.parameters(), lr=self._rate)  # type: ignore[call-arg]
         self._net_parameters = sum(parameter.numel() for parameter in net.parameters())
-
-    def gamma(self, features_ND: Tensor | None) -> Tensor | None:
-        """Return the part's gamma of each row."""
-        return self.part.gamma(features_ND)
-
-    def targets(self, logits_NC: Tensor, targets: Tensor) -> Tensor:
-        """Return the part's targets."""
-        return self.part.targets(logits_NC, targets)
-
-    def penalty(self) -> Tensor | None:
-        """Return the part's penalty for the summed loss."""
-        return self.part.penalty()
-
-    def batch_penalty(self, logits_NC: Tensor, labels_N: Tensor) -> Tensor | None:
-        """Return the part's penalty for the mean loss."""
-        return self.part.batch_penalty(logits_NC, labels_N)
-
-    def factor(self, penalty: str) -> Tensor | None:
-        """Return the part's factor of a joint penalty."""
-        return self.part.factor(penalty)
 
     def due(self, step: int) -> tuple[Meta, ...]:
         """Return itself at each `every`-th step."""

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from pipeline.methods.looking_ahead import Shaping
 from pipeline.nets.net import Net
 
 
-class MetaPart(nn.Module):
+class MetaPart(Shaping, nn.Module):
     """Parameters phi of a training loss.
 
     A subclass creates its parameters in `attach` and overrides the method for what it shapes: `gamma`, `targets`,
@@ -31,26 +32,6 @@ class MetaPart(nn.Module):
     def attach(self, net: Net, *, whole: bool) -> None:
         """Create the parameters for this net. `whole` says that the look-ahead moves all layers, not only the last."""
         raise NotImplementedError
-
-    def gamma(self, features_ND: Tensor | None) -> Tensor | None:
-        """Return gamma for each row (N,), or None if the primary loss has its own."""
-        return None
-
-    def targets(self, logits_NC: Tensor, targets: Tensor) -> Tensor:
-        """Return the targets of the primary loss."""
-        return targets
-
-    def penalty(self) -> Tensor | None:
-        """Return a scalar to add to the loss summed over the rows, or None."""
-        return None
-
-    def batch_penalty(self, logits_NC: Tensor, labels_N: Tensor) -> Tensor | None:
-        """Return a scalar to add to the mean loss of the rows, or None."""
-        return None
-
-    def factor(self, penalty: str) -> Tensor | None:
-        """Return the factor of a joint penalty's weight, or None."""
-        return None
 
     def project(self) -> None:
         """Clip the parameters to their allowed ranges after a step."""

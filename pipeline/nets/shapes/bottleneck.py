@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 from pipeline.nets.shape import StagedShape
-
-if TYPE_CHECKING:
-    from pipeline.nets.net import Net
 
 
 @dataclass(frozen=True)
@@ -17,11 +14,7 @@ class BottleneckShape(StagedShape):
 
     pool: int = 1
 
-    def build(self, inside: int, classes: int) -> Net:
-        """Build the net."""
-        from pipeline.nets.bottleneck import BottleneckResNet
-
-        return BottleneckResNet(inside, classes, width=self.width, depth=self.depth, pool=self.pool)
+    net: ClassVar[str] = "pipeline.nets.bottleneck:BottleneckResNet"
 
 
 SHAPES = (

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 from pipeline.nets.shape import StagedShape
-
-if TYPE_CHECKING:
-    from pipeline.nets.net import Net
 
 
 @dataclass(frozen=True)
@@ -23,11 +20,7 @@ class DenseNetShape(StagedShape):
 
     dropout: float = 0.0
 
-    def build(self, inside: int, classes: int) -> Net:
-        """Build the net."""
-        from pipeline.nets.densenet import DenseNet
-
-        return DenseNet(inside, classes, growth=self.width, depth=self.depth, dropout=self.dropout)
+    net: ClassVar[str] = "pipeline.nets.densenet:DenseNet"
 
 
 SHAPES = (

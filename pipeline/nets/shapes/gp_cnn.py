@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pipeline.data.raw import Kind
 from pipeline.nets.shape import Shape
-
-if TYPE_CHECKING:
-    from pipeline.nets.net import Net
 
 
 @dataclass(frozen=True)
@@ -24,12 +21,7 @@ class GPCNNShape(Shape):
     width: int
     dropout: float
     kind: ClassVar[Kind] = "text"
-
-    def build(self, inside: int, classes: int) -> Net:
-        """Build the net."""
-        from pipeline.nets.gp_cnn import GPCNN
-
-        return GPCNN(inside, classes, width=self.width, dropout=self.dropout)
+    net: ClassVar[str] = "pipeline.nets.gp_cnn:GPCNN"
 
 
 SHAPES = (GPCNNShape("gp_cnn", width=128, dropout=0.3),)

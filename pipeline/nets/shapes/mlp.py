@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pipeline.data.raw import Kind
 from pipeline.nets.shape import Shape
-
-if TYPE_CHECKING:
-    from pipeline.nets.net import Net
 
 
 @dataclass(frozen=True)
@@ -26,12 +23,7 @@ class MLPShape(Shape):
     depth: int
     dropout: float
     kind: ClassVar[Kind] = "vector"
-
-    def build(self, inside: int, classes: int) -> Net:
-        """Build the net."""
-        from pipeline.nets.mlp import MLP
-
-        return MLP(inside, classes, width=self.width, depth=self.depth, dropout=self.dropout)
+    net: ClassVar[str] = "pipeline.nets.mlp:MLP"
 
 
 SHAPES = (MLPShape("mlp", width=64, depth=2, dropout=0.1),)

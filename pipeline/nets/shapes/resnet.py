@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 from pipeline.nets.shape import StagedShape
-
-if TYPE_CHECKING:
-    from pipeline.nets.net import Net
 
 
 @dataclass(frozen=True)
 class ResNetShape(StagedShape):
     """Sizes of a ResNet of basic blocks."""
 
-    def build(self, inside: int, classes: int) -> Net:
-        """Build the net."""
-        from pipeline.nets.resnet import ResNet
-
-        return ResNet(inside, classes, width=self.width, depth=self.depth)
+    net: ClassVar[str] = "pipeline.nets.resnet:ResNet"
 
 
 SHAPES = (

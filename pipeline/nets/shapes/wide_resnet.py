@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import ClassVar, Literal
 
 from pipeline.nets.shape import StagedShape
-
-if TYPE_CHECKING:
-    from pipeline.nets.net import Net
 
 
 @dataclass(frozen=True)
@@ -23,12 +20,7 @@ class WideResNetShape(StagedShape):
     order: Literal["after", "before"]
     dropout: float = 0.0
 
-    def build(self, inside: int, classes: int) -> Net:
-        """Build the net."""
-        from pipeline.nets.wide_resnet import NormAfter, NormBefore, WideResNet
-
-        block = {"after": NormAfter, "before": NormBefore}[self.order]
-        return WideResNet(inside, classes, block, width=self.width, depth=self.depth, dropout=self.dropout)
+    net: ClassVar[str] = "pipeline.nets.wide_resnet:WideResNet"
 
 
 SHAPES = (

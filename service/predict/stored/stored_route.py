@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import quote
 
 import orjson
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel
 from starlette.responses import Response, StreamingResponse
 
 from service.errors import ServiceError
-from service.http import encodings, error_answers, keys
+from service.http import documentation, encodings
 from service.http.encodings import Packer
 from service.http.json_body import JSON
 from service.http.parameters import Moment, Served, Since, unix_ms
@@ -38,24 +37,15 @@ _Model = Annotated[
 
 @router.get(
     "/predictions",
-    tags=["odds"],
     summary="Export all predictions of a version",
-    dependencies=[keys.requires("read")],
     response_class=Response,
-    responses={
-        200: {
-            "content": {
-                tables.CSV: {"schema": {"type": "string"}},
-                tables.PARQUET: {"schema": {"type": "string", "format": "binary"}},
-            }
-        },
-        **error_answers.document_errors(
-            _404="unknown model or version",
-            _422="unknown or repeated parameter, value out of range, or Parquet without pyarrow",
-            _503="no model has been served yet, or the store is not readable",
-            **keys.ERRORS,
-        ),
-    },
+    **documentation.route(
+        "read",
+        content={tables.CSV: {"schema": documentation.TEXT}, tables.PARQUET: {"schema": documentation.BINARY}},
+        _404="unknown model or version",
+        _422="unknown or repeated parameter, value out of range, or Parquet without pyarrow",
+        _503="no model has been served yet, or the store is not readable",
+    ),
 )
 async def export(
     request: Request,
@@ -122,23 +112,17 @@ async def _table(
     yield packer.pack(writer.end()) + packer.rest()
 
 
-def _of_one(answer: type[BaseModel], unavailable: str) -> dict[int | str, dict[str, Any]]:
-    errors = error_answers.document_errors(
-        _404="no prediction has this id",
-        _409="several models have this id",
-        _422="unknown or repeated parameter",
-        _503=unavailable,
-        **keys.ERRORS,
-    )
-    return {200: {"model": answer}, **errors}
+_OF_ONE = {
+    "_404": "no prediction has this id",
+    "_409": "several models have this id",
+    "_422": "unknown or repeated parameter",
+}
 
 
 @router.get(
     "/predictions/{id:path}",
-    tags=["odds"],
     summary="Read one prediction and its label",
-    dependencies=[keys.requires("read")],
-    responses=_of_one(StoredAnswer, "the store is not readable"),
+    **documentation.route("read", StoredAnswer, None, **_OF_ONE, _503="the store is not readable"),
 )
 async def prediction(request: Request, id: str, model: _Model = None) -> Response:
     """Return the answer that was given under an id, its time, and its label if there is one."""
@@ -153,10 +137,10 @@ async def prediction(request: Request, id: str, model: _Model = None) -> Respons
 
 @router.delete(
     "/predictions/{id:path}",
-    tags=["operation"],
     summary="Delete one prediction",
-    dependencies=[keys.requires("admin")],
-    responses=_of_one(PredictionDeleted, "the store is not writable"),
+    **documentation.route(
+        "admin", PredictionDeleted, None, tag="operation", **_OF_ONE, _503="the store is not writable"
+    ),
 )
 async def delete(request: Request, id: str, model: _Model = None) -> Response:
     """Delete an answer, its label, and a shadow's answer to the same input. This cannot be undone.

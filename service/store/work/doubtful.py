@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import NamedTuple
 
 from service.choices import Meaning
 from service.store.label_rules import LabelCandidate, LabelChange, names_of
 from service.store.rows import LabelSelection, SettleCounts, Settlement, VoidCounts, Voiding
-from service.store.work.labels import CANDIDATES, REPLACED, Arrival, write_changes
+from service.store.work.labels import Arrival, candidates_in, write_changes
+from service.store.work.maturing import GIVEN, GivenLabel, given_labels
 from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work, lock_of
 from service.store.work.versions import VersionCache
 from service.store.work.voiding import condition, record_voiding
@@ -25,15 +25,12 @@ _WAITING = (
 
 
 def waiting(version: int) -> Work[int]:
-    """Count the answers of a version with a doubtful label and no other label since."""
+    """Count the answers of a version with a doubtful label and no other label since.
+
+    No sum and no log has them until they are settled.
+    """
     rows = yield Query(f"SELECT count(DISTINCT prediction) FROM doubtful WHERE version = $1 AND {_WAITING}", (version,))
     return int(rows[0][0])
-
-
-class _DoubtfulLabel(NamedTuple):
-    label: int
-    given_ms: int
-    import_id: str | None
 
 
 def settle(
@@ -61,13 +58,12 @@ def settle(
     if not found:
         return "", SettleCounts()
     ids = [id_ for (id_,) in found]
-    entries = yield from _entries(version, ids)
-    rows = yield Query(f"{CANDIDATES} AND p.version = $2", (ids, version))
-    candidates = {candidate.id: candidate for candidate in (LabelCandidate(*row) for row in rows)}
+    entries = yield from given_labels("doubtful", version, ids)
+    candidates = yield from candidates_in(version, ids)
     decision = settlement.decision
     unlabelled = [id_ for id_ in ids if id_ in candidates and candidates[id_].label is None]
     if decision == "void":
-        back, unknown = dict[str, list[_DoubtfulLabel]](), list[str]()
+        back, unknown = dict[str, list[GivenLabel]](), list[str]()
     else:
         read = {id_: _read(entries[id_], cache.versions[version].classes, decision) for id_ in unlabelled}
         back = {id_: said for id_, said in read.items() if said is not None}
@@ -83,20 +79,7 @@ def settle(
     return ids[-1], counts
 
 
-def _entries(version: int, ids: list[str]) -> Work[dict[str, list[_DoubtfulLabel]]]:
-    entries: dict[str, list[_DoubtfulLabel]] = {}
-    for id_, *entry in (
-        yield Query(
-            "SELECT prediction, label, given_ms, import_id FROM doubtful WHERE version = $1 AND prediction = ANY($2)"
-            " ORDER BY key",
-            (version, ids),
-        )
-    ):
-        entries.setdefault(id_, []).append(_DoubtfulLabel(*entry))
-    return entries
-
-
-def _read(entries: list[_DoubtfulLabel], classes: tuple[str, ...], decision: Meaning) -> list[_DoubtfulLabel] | None:
+def _read(entries: list[GivenLabel], classes: tuple[str, ...], decision: Meaning) -> list[GivenLabel] | None:
     """Return the labels of one answer as the decision reads them; None if one of them is not a class."""
     if decision == "as_stored":
         return entries if all(0 <= entry.label < len(classes) for entry in entries) else None
@@ -107,17 +90,17 @@ def _read(entries: list[_DoubtfulLabel], classes: tuple[str, ...], decision: Mea
 
 
 def _confirm(
-    version: int, back: dict[str, list[_DoubtfulLabel]], candidates: dict[str, LabelCandidate], cache: VersionCache
+    version: int, back: dict[str, list[GivenLabel]], candidates: dict[str, LabelCandidate], cache: VersionCache
 ) -> Work[None]:
     changes, arrivals, past = {}, {}, []
     for id_, entries in back.items():
         first, last = entries[0], entries[-1]
         changes[version, id_] = LabelChange(candidates[id_], first.label, last.label)
         arrivals[id_] = Arrival(first.given_ms, last.import_id, last.given_ms if len(entries) > 1 else None)
-        past += [(version, id_, *entry) for entry in entries[:-1]]
+        past += [(version, id_, *entry[:3]) for entry in entries[:-1]]
     yield from write_changes(changes, cache, arrivals)
     if past:
-        yield Insert("replaced", REPLACED, past)
+        yield Insert("replaced", GIVEN, past)
 
 
 def settle_held(

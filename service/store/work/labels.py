@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from service.ids import is_generated
 from service.store.label_rules import LabelCandidate, LabelChange, LabelPlan, LabelRules
-from service.store.rows import Integers, Label, storable
+from service.store.rows import Label, Version, storable
 from service.store.work import maturing
-from service.store.work.scoring import Bounds, ScoredChanges, score
+from service.store.work.scoring import ScoredChanges, score
 from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work
 from service.store.work.sums import deltas
 from service.store.work.versions import VersionCache, load_versions, with_resolutions
@@ -43,7 +43,6 @@ COLUMNS = (
     "assumed",
     "late",
 )
-REPLACED = ("version", "prediction", "label", "given_ms", "import_id")
 CANDIDATES = (
     "SELECT p.id, p.version, p.created_ms, p.predicted, p.confidence, p.propensity, p.tag, p.tag_key, p.logits,"
     " l.sequence, l.label, CASE WHEN l.corrected_ms IS NULL THEN l.assumed END FROM predictions p"
@@ -113,6 +112,12 @@ def candidates_of(ids: list[str], cache: VersionCache) -> Work[tuple[dict[str, l
     return (yield from maturing.mark(candidates, cache)), cache
 
 
+def candidates_in(version: int, ids: Sequence[str]) -> Work[dict[str, LabelCandidate]]:
+    """Return the predictions of one version with their labels, by id."""
+    rows = yield Query(f"{CANDIDATES} AND p.version = $2", (list(ids), version))
+    return {row[0]: LabelCandidate(*row) for row in rows}
+
+
 def _held_labels(ids: list[str]) -> Work[dict[tuple[str, str], str | int]]:
     rows = yield Query(
         "SELECT m.name, h.id, h.label FROM held h JOIN models m ON m.key = h.model WHERE h.id = ANY($1)"
@@ -144,14 +149,7 @@ def write_changes(
             yield from _append(key, scores, fresh, arrivals, maturity)
         if fresh < len(version_changes):
             yield from _correct(key, scores, arrivals, late=None if maturity is None else 1)
-        yield deltas.insert_of(key, deltas.LABELS, *deltas_of(scores))
-        if positive := cache.versions[key].positive_class:
-            yield deltas.insert_of(key, deltas.POSITIVE_LABELS, *deltas_of(scores, positive))
-        if cache.versions[key].ordered:
-            yield deltas.insert_of(key, deltas.ORDERED_LABELS, *level_deltas_of(scores))
-        zeros = rounded_deltas_of(scores)
-        if any(map(len, zeros)):
-            yield deltas.insert_of(key, deltas.ROUNDED_LABELS, *zeros)
+        yield from move_labels(key, cache.versions[key], scores if fresh < len(version_changes) else None, scores)
 
 
 def _append(
@@ -197,7 +195,7 @@ def _append(
         written.append((key, sequence, c.id, *when, *what, arrival.import_id, *counted))
     yield Insert("labels", COLUMNS, written)
     if replaced:
-        yield Insert("replaced", REPLACED, replaced)
+        yield Insert("replaced", maturing.GIVEN, replaced)
 
 
 def _of(arrivals: Arrival | Mapping[str, Arrival], id_: str) -> Arrival:
@@ -209,7 +207,7 @@ def _correct(
 ) -> Work[None]:
     sequences = [c.candidate.sequence for c in scores.changes if c.candidate.label is not None]
     yield Query(
-        f"INSERT INTO replaced ({', '.join(REPLACED)}) SELECT version, prediction, label,"
+        f"INSERT INTO replaced ({', '.join(maturing.GIVEN)}) SELECT version, prediction, label,"
         " coalesce(corrected_ms, arrived_ms), import_id FROM labels WHERE version = $1 AND sequence = ANY($2)",
         (key, sequences),
     )
@@ -230,58 +228,52 @@ def nullable(score_L: Array) -> list[float | None]:
     return [None if math.isnan(score) else score for score in score_L.tolist()]
 
 
-def deltas_of(
-    scores: ScoredChanges, positive: PositiveClass | None = None
-) -> tuple[deltas.DeltaRows, deltas.DeltaRows]:
-    """Return two tables: old values of corrected labels, to subtract, and current values of all changes, to add.
+def move_labels(key: int, version: Version, old: ScoredChanges | None, new: ScoredChanges | None) -> Work[None]:
+    """Subtract the old values of the labels in `old` from all sums, and add the current values of those in `new`."""
+    makers: dict[int, Callable[[ScoredChanges, int], deltas.DeltaRows]] = {deltas.LABELS: _top_deltas}
+    if version.positive_class:
+        makers[deltas.POSITIVE_LABELS] = partial(_top_deltas, positive=version.positive_class)
+    if version.ordered:
+        makers[deltas.ORDERED_LABELS] = _level_deltas
+    makers[deltas.ROUNDED_LABELS] = _rounded_deltas
+    for kind, make in makers.items():
+        parts = [make(scores, sign) for scores, sign in ((old, -1), (new, 1)) if scores is not None]
+        if any(map(len, parts)):
+            yield deltas.insert_of(key, kind, *parts)
+
+
+def _top_deltas(scores: ScoredChanges, sign: int, positive: PositiveClass | None = None) -> deltas.DeltaRows:
+    """Return the current values of all labels, or with the sign -1 the old ones of those that had a label.
 
     With a positive class, they are by p(positive).
     """
-    candidates = [change.candidate for change in scores.changes]
-    columns = [np.array([getattr(c, name) for c in candidates]) for name in ("created_ms", "predicted", "tag_key")]
-    created_L, predicted_L, tag_L = columns
-    confidence_L = np.array([c.confidence for c in candidates])
-
-    def rows(
-        which: npt.NDArray[np.bool_], label_L: Integers, nll_L: Array, brier_L: Array, sign: int
-    ) -> deltas.DeltaRows:
-        of_labels = confidence_L, label_L == predicted_L, nll_L, brier_L
-        if positive is not None:
-            of_labels = positive.rows_of_top(confidence_L, predicted_L, label_L, nll_L)
-        c_L, correct_L, nll_L, brier_L = (column[which] for column in of_labels)
-        of_answers = created_L[which], c_L, predicted_L[which], tag_L[which]
-        return deltas.label_deltas(*of_answers, correct_L, nll_L, brier_L, sign, positive=positive is not None)
-
-    old_L = ~scores.fresh_L
-    before = rows(old_L, scores.before_L, scores.nll_before_L, scores.brier_before_L, -1)
-    return before, rows(np.ones(len(old_L), bool), scores.now_L, scores.nll_L, scores.brier_L, 1)
+    created_L, c_L, predicted_L, tag_L = scores.columns
+    label_L, nll_L, brier_L = scores.now_L, scores.nll_L, scores.brier_L
+    if sign < 0:
+        label_L, nll_L, brier_L = scores.before_L, scores.nll_before_L, scores.brier_before_L
+    of_labels = c_L, label_L == predicted_L, nll_L, brier_L
+    if positive is not None:
+        of_labels = positive.rows_of_top(c_L, predicted_L, label_L, nll_L)
+    c_L, correct_L, nll_L, brier_L = of_labels
+    columns = created_L, c_L, predicted_L, tag_L, correct_L, nll_L, brier_L
+    rows_L = deltas.label_deltas(*columns, sign, positive=positive is not None)
+    return rows_L if sign > 0 else rows_L[~scores.fresh_L]
 
 
-def level_deltas_of(scores: ScoredChanges) -> tuple[deltas.DeltaRows, deltas.DeltaRows]:
-    """Return the two tables of `deltas_of` by level, for ordered classes."""
+def _level_deltas(scores: ScoredChanges, sign: int) -> deltas.DeltaRows:
+    """Return the values of `_top_deltas` by level, for ordered classes."""
     assert scores.levels is not None
-    candidates = [change.candidate for change in scores.changes]
-    created_L, tag_L = (np.array([getattr(c, name) for c in candidates]) for name in ("created_ms", "tag_key"))
-    old_L, (now, before) = ~scores.fresh_L, scores.levels
-    return deltas.level_deltas(created_L[old_L], before.only(old_L), tag_L[old_L], -1), deltas.level_deltas(
-        created_L, now, tag_L
-    )
+    (created_L, _, _, tag_L), (now, before), old_L = scores.columns, scores.levels, ~scores.fresh_L
+    if sign > 0:
+        return deltas.level_deltas(created_L, now, tag_L)
+    return deltas.level_deltas(created_L[old_L], before.only(old_L), tag_L[old_L], -1)
 
 
-def rounded_deltas_of(scores: ScoredChanges) -> tuple[deltas.DeltaRows, deltas.DeltaRows]:
-    """Return the two tables of `deltas_of` about rounding; see `deltas.ROUNDED_LABELS`."""
-    candidates = [change.candidate for change in scores.changes]
-    created_L, tag_L, predicted_L, confidence_L = (
-        np.array([getattr(c, name) for c in candidates])
-        for name in ("created_ms", "tag_key", "predicted", "confidence")
-    )
-
-    def rows(which: npt.NDArray[np.bool_], bounds: Bounds, nll_L: Array, sign: int) -> deltas.DeltaRows:
-        k = np.flatnonzero(which & (bounds.zero_L | ~np.isnan(bounds.least_L)))
-        zero_K = bounds.zero_L[k]
-        bound_scores = np.nan_to_num(bounds.least_L[k]), np.where(zero_K, np.nan_to_num(nll_L[k]), 0.0)
-        return deltas.label_deltas(created_L[k], confidence_L[k], predicted_L[k], tag_L[k], zero_K, *bound_scores, sign)
-
-    old_L = ~scores.fresh_L
-    before = rows(old_L, scores.bounds_before, scores.nll_before_L, -1)
-    return before, rows(np.ones(len(old_L), bool), scores.bounds, scores.nll_L, 1)
+def _rounded_deltas(scores: ScoredChanges, sign: int) -> deltas.DeltaRows:
+    """Return the values of `_top_deltas` about rounding; see `deltas.ROUNDED_LABELS`."""
+    created_L, confidence_L, predicted_L, tag_L = scores.columns
+    bounds, nll_L = (scores.bounds, scores.nll_L) if sign > 0 else (scores.bounds_before, scores.nll_before_L)
+    k = np.flatnonzero((bounds.zero_L | ~np.isnan(bounds.least_L)) & ((sign > 0) | ~scores.fresh_L))
+    zero_K = bounds.zero_L[k]
+    bound_scores = np.nan_to_num(bounds.least_L[k]), np.where(zero_K, np.nan_to_num(nll_L[k]), 0.0)
+    return deltas.label_deltas(created_L[k], confidence_L[k], predicted_L[k], tag_L[k], zero_K, *bound_scores, sign)

@@ -14,15 +14,18 @@ from service.store.work.statements import Insert, Query, Work
 from service.store.work.versions import VersionCache
 from trueodds.bundle.contents import is_shadow
 
-EARLY = ("version", "prediction", "label", "given_ms", "import_id")
+GIVEN = ("version", "prediction", "label", "given_ms", "import_id")
+"""Columns of the tables of labels outside the log: `early`, `replaced` and `doubtful`."""
 
 
-class EarlyLabel(NamedTuple):
+class GivenLabel(NamedTuple):
     """Label as it was sent."""
 
     label: int
     given_ms: int
     import_id: str | None
+    key: int | None = None
+    """Key in the table that it is in; None for the current label of an answer."""
 
 
 def enrol(version: int, cache: VersionCache, answers: Iterable[tuple[str, int]], now_ms: int) -> Work[None]:
@@ -46,7 +49,7 @@ def mark(candidates: dict[str, list[LabelCandidate]], cache: VersionCache) -> Wo
             "SELECT prediction FROM maturing WHERE version = $1 AND prediction = ANY($2)", (version, of_version)
         )
         waiting |= {(version, id_): None for (id_,) in rows}
-        said = yield from entries(version, [id_ for (id_,) in rows])
+        said = yield from given_labels("early", version, [id_ for (id_,) in rows])
         waiting |= {(version, id_): given[-1].label for id_, given in said.items()}
     if not waiting:
         return candidates
@@ -59,18 +62,18 @@ def mark(candidates: dict[str, list[LabelCandidate]], cache: VersionCache) -> Wo
     }
 
 
-def entries(version: int, ids: Sequence[str]) -> Work[dict[str, list[EarlyLabel]]]:
-    """Return the labels that arrived for answers with an open window, by id, in their order."""
-    said: dict[str, list[EarlyLabel]] = {}
+def given_labels(table: str, version: int, ids: Sequence[str]) -> Work[dict[str, list[GivenLabel]]]:
+    """Return the labels that a table of labels outside the log has for answers, by id, in their order."""
+    given: dict[str, list[GivenLabel]] = {}
     if ids:
         rows = yield Query(
-            "SELECT prediction, label, given_ms, import_id FROM early WHERE version = $1 AND prediction = ANY($2)"
-            " ORDER BY key",
+            f"SELECT prediction, label, given_ms, import_id, key FROM {table}"
+            " WHERE version = $1 AND prediction = ANY($2) ORDER BY key",
             (version, list(ids)),
         )
         for id_, *entry in rows:
-            said.setdefault(id_, []).append(EarlyLabel(*entry))
-    return said
+            given.setdefault(id_, []).append(GivenLabel(*entry))
+    return given
 
 
 def keep(version: int, changes: Sequence[LabelChange], arrivals: dict[str, tuple[int, str | None]]) -> Work[None]:
@@ -81,7 +84,7 @@ def keep(version: int, changes: Sequence[LabelChange], arrivals: dict[str, tuple
         if change.candidate.label is None and change.first != change.now:
             rows.append((version, id_, change.first, *arrivals[id_]))
         rows.append((version, id_, change.now, *arrivals[id_]))
-    yield Insert("early", EARLY, rows)
+    yield Insert("early", GIVEN, rows)
 
 
 def forget(version: int, ids: list[str]) -> Work[None]:

@@ -6,15 +6,17 @@ import json
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from service.store.label_rules import LabelCandidate, LabelChange, LabelRules
-from service.store.rows import ConflictsError, EarlierPrediction, Label, PredictionBatch, RowsError
+from service.store.rows import ConflictsError, EarlierPrediction, Integers, Label, PredictionBatch, RowsError, Version
 from service.store.work import maturing
-from service.store.work.labels import REPLACED, Arrival, candidates_of, write_changes
+from service.store.work.labels import Arrival, candidates_of, write_changes
 from service.store.work.statements import Insert, InsertNew, Lock, Query, Work
 from service.store.work.sums import deltas
 from service.store.work.versions import VersionCache, load_versions
 from trueodds.bundle.contents import is_shadow, shadowed_by
+from trueodds.sums.inputs import Array
 
 COLUMNS = (
     "id",
@@ -84,23 +86,35 @@ def put(
     fresh = np.array([k for k, outcome in enumerate(outcomes) if outcome is None], np.intp)
     if len(fresh):
         created_N, predicted_N, tag_N = batch.created_ms_N[fresh], batch.index_N[fresh], np.array(tag_keys)[fresh]
-        c_N = batch.confidence_N[fresh]
-        yield deltas.insert_of(version, deltas.ANSWERS, deltas.answer_deltas(created_N, c_N, predicted_N, tag_N))
-        if promise := cache.versions[version].act_alone:
-            acts = fresh[promise.acts(c_N, [batch.tags[k] for k in fresh])]
-            columns = batch.created_ms_N[acts], batch.confidence_N[acts], batch.index_N[acts], np.array(tag_keys)[acts]
-            if len(acts):
-                yield deltas.insert_of(version, deltas.ACTED_ANSWERS, deltas.answer_deltas(*columns))
-        if positive := cache.versions[version].positive_class:
-            p_N = positive.probability_of_top(c_N, predicted_N)
-            rows_N = deltas.answer_deltas(created_N, p_N, predicted_N, tag_N)
-            yield deltas.insert_of(version, deltas.POSITIVE_ANSWERS, rows_N)
+        columns = created_N, batch.confidence_N[fresh], predicted_N, tag_N
+        yield from sum_answers(version, cache.versions[version], *columns, [batch.tags[k] for k in fresh])
         yield from maturing.enrol(version, cache, [(batch.ids[k], int(batch.created_ms_N[k])) for k in fresh], now_ms)
     if is_shadow(batch.model):
         yield from _apply_labels_of_answers(batch, rows, [batch.ids[k] for k in fresh], cache)
     elif new := [batch.ids[k] for k in own if outcomes[k] is None]:
         yield from _apply_held(batch.model, new, model, cache)
     return outcomes
+
+
+def sum_answers(
+    key: int,
+    version: Version,
+    created_N: Integers,
+    confidence_N: Array,
+    predicted_N: npt.NDArray[np.integer],
+    tag_N: Integers,
+    tags: list[str | None],
+    sign: int = 1,
+) -> Work[None]:
+    """Add answers to all sums of their version; with the sign -1, subtract them."""
+    rows_N = deltas.answer_deltas(created_N, confidence_N, predicted_N, tag_N, sign)
+    yield deltas.insert_of(key, deltas.ANSWERS, rows_N)
+    if version.act_alone and (acts_N := version.act_alone.acts(confidence_N, tags)).any():
+        yield deltas.insert_of(key, deltas.ACTED_ANSWERS, rows_N[acts_N])
+    if positive := version.positive_class:
+        p_N = positive.probability_of_top(confidence_N, predicted_N)
+        part = deltas.answer_deltas(created_N, p_N, predicted_N, tag_N, sign)
+        yield deltas.insert_of(key, deltas.POSITIVE_ANSWERS, part)
 
 
 def _rows(batch: PredictionBatch, model: int, version: int, tag_keys: list[int]) -> list[tuple[Any, ...]]:
@@ -187,7 +201,7 @@ def _apply_labels_of_answers(
     firsts = labels | {id_: label for id_, label, *_ in reversed(past)}
     changes = {(version, c.id): LabelChange(c, firsts[c.id], labels[c.id]) for c in _candidates(rows) if c.id in labels}
     yield from write_changes(changes, cache, {id_: Arrival(*arrival) for id_, (_, *arrival) in fitting.items()})
-    yield Insert("replaced", REPLACED, [(version, *row) for row in past])
+    yield Insert("replaced", maturing.GIVEN, [(version, *row) for row in past])
 
 
 def _keep_labels_of_answers(fresh: list[str], answering_model: str, version: int, cache: VersionCache) -> Work[None]:
@@ -207,7 +221,7 @@ def _keep_labels_of_answers(fresh: list[str], answering_model: str, version: int
         cache = yield from load_versions(cache)
     classes = cache.versions[version].classes
     alike = [(version, id_, *entry) for id_, key, *entry in rows if cache.versions[key].classes == classes]
-    yield Insert("early", maturing.EARLY, alike)
+    yield Insert("early", maturing.GIVEN, alike)
 
 
 def _apply_held(model_name: str, ids: list[str], model: int, cache: VersionCache) -> Work[None]:
@@ -237,5 +251,5 @@ def _apply_doubtful(ids: list[str], model: int) -> Work[None]:
         (yield Query("SELECT id, version FROM predictions WHERE id = ANY($1) AND model = $2", (ids, model)))
     )
     rows = [(versions[id_], id_, int(json.loads(label)), *when) for id_, label, *when in held]
-    yield Insert("doubtful", REPLACED, rows)
+    yield Insert("doubtful", maturing.GIVEN, rows)
     yield Query(f"DELETE FROM held WHERE {where}", (model, ids))

@@ -188,7 +188,7 @@ def answers(model: str, ids: list[str]) -> Work[dict[str, StoredPrediction]]:
 
 
 def count_held() -> Work[dict[str, HeldLabels]]:
-    """Count the labels that wait for predictions, by model."""
+    """Count the labels that wait for their predictions, by model. Models without any are left out."""
     rows = yield Query(
         "SELECT m.name, count(*), min(h.given_ms) FROM held h JOIN models m ON m.key = h.model GROUP BY m.name"
     )

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from service.store.label_rules import LabelCandidate, LabelChange
 from service.store.rows import Version
-from service.store.work.labels import CANDIDATES, deltas_of, level_deltas_of, nullable, rounded_deltas_of
+from service.store.work import predictions
+from service.store.work.labels import candidates_in, move_labels, nullable
 from service.store.work.scoring import as_sent, logits_of, score
 from service.store.work.statements import ExecuteMany, Query, Work, lock_of
-from service.store.work.sums import deltas
 from service.store.work.versions import VersionCache, resolution_text
 from trueodds.sums.rounding import Resolution
 
@@ -58,28 +56,14 @@ def _lower_certain(key: int, version: Version) -> Work[dict[str, float]]:
         if not certain:
             continue
         old |= {row[0]: row[3] for row in certain}
-        yield from _move_answers(key, version, certain, most)
+        created_N, predicted_N, old_N, tag_N = (np.array([row[k] for row in certain]) for k in (1, 2, 3, 5))
+        for confidence_N, sign in ((old_N, -1), (np.full(len(certain), most), 1)):
+            columns = created_N, confidence_N, predicted_N, tag_N
+            yield from predictions.sum_answers(key, version, *columns, [row[4] for row in certain], sign)
         yield ExecuteMany(
             "UPDATE predictions SET confidence = $3 WHERE version = $1 AND id = $2",
             [(key, row[0], most) for row in certain],
         )
-
-
-def _move_answers(key: int, version: Version, rows: Sequence[Sequence[Any]], most: float) -> Work[None]:
-    """Move answers in the sums to their lower confidence."""
-    created_N, predicted_N, old_N, tag_N = (np.array([row[k] for row in rows]) for k in (1, 2, 3, 5))
-    tags = [row[4] for row in rows]
-    for confidence_N, sign in ((old_N, -1), (np.full(len(rows), most), 1)):
-        part = deltas.answer_deltas(created_N, confidence_N, predicted_N, tag_N, sign)
-        yield deltas.insert_of(key, deltas.ANSWERS, part)
-        if positive := version.positive_class:
-            p_N = positive.probability_of_top(confidence_N, predicted_N)
-            part_of_p = deltas.answer_deltas(created_N, p_N, predicted_N, tag_N, sign)
-            yield deltas.insert_of(key, deltas.POSITIVE_ANSWERS, part_of_p)
-        if promise := version.act_alone:
-            acts_N = promise.acts(confidence_N, tags)
-            if acts_N.any():
-                yield deltas.insert_of(key, deltas.ACTED_ANSWERS, part[acts_N])
 
 
 def _rescore(key: int, before: Version, after: Version, old: dict[str, float]) -> Work[None]:
@@ -93,19 +77,13 @@ def _rescore(key: int, before: Version, after: Version, old: dict[str, float]) -
         if not rows:
             return
         last = rows[-1][0]
-        found = yield Query(f"{CANDIDATES} AND p.version = $2", ([id_ for _, id_ in rows], key))
-        candidates = [c for c in (LabelCandidate(*row) for row in found) if c.label is not None]
+        found = yield from candidates_in(key, [id_ for _, id_ in rows])
+        candidates = [c for c in found.values() if c.label is not None]
         if not candidates:
             continue
         were = [c._replace(confidence=old.get(c.id, c.confidence)) for c in candidates]
         was, now = score(_as_changes(were), before), score(_as_changes(candidates), after)
-        yield deltas.insert_of(key, deltas.LABELS, deltas_of(was)[0], deltas_of(now)[1])
-        if positive := before.positive_class:
-            parts = deltas_of(was, positive)[0], deltas_of(now, positive)[1]
-            yield deltas.insert_of(key, deltas.POSITIVE_LABELS, *parts)
-        if before.ordered:
-            yield deltas.insert_of(key, deltas.ORDERED_LABELS, level_deltas_of(was)[0], level_deltas_of(now)[1])
-        yield deltas.insert_of(key, deltas.ROUNDED_LABELS, rounded_deltas_of(was)[0], rounded_deltas_of(now)[1])
+        yield from move_labels(key, before, was, now)
         scores = zip(candidates, nullable(now.nll_L), nullable(now.brier_L), strict=True)
         yield ExecuteMany(
             "UPDATE labels SET confidence = $3, nll = $4, brier = $5 WHERE version = $1 AND sequence = $2",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -52,9 +53,16 @@ class ScoredChanges:
     levels: tuple[OrderedRows, OrderedRows] | None = None
     """Numbers of the new and of the old labels, for ordered classes. Without an old label they mean nothing."""
 
-    @property
+    @cached_property
     def fresh_L(self) -> npt.NDArray[np.bool_]:
         return self.before_L < 0
+
+    @cached_property
+    def columns(self) -> tuple[Integers, Array, Integers, Integers]:
+        """Times, confidences, predicted classes and keys of the tags of the answers."""
+        candidates, names = [c.candidate for c in self.changes], ("created_ms", "confidence", "predicted", "tag_key")
+        created_L, confidence_L, predicted_L, tag_L = (np.array([getattr(c, n) for c in candidates]) for n in names)
+        return created_L, confidence_L, predicted_L, tag_L
 
 
 def score(changes: list[LabelChange], version: Version) -> ScoredChanges:

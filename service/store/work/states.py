@@ -75,7 +75,10 @@ def restart(
 
 
 def progress(name: str) -> Work[list[tuple[str, str, int, int]]]:
-    """Read model, version, the last label and the last label that the state has used, for every version."""
+    """Read model, version, the last label's sequence number, and the last one that a state has used; 0 stands for none.
+
+    The list has every version. It costs two index look-ups per version, so it may run every second.
+    """
     rows = yield Query(
         "SELECT m.name, v.version, (SELECT coalesce(max(l.sequence), 0) FROM labels l WHERE l.version = v.key),"
         " coalesce(s.sequence, 0) FROM versions v JOIN models m ON m.key = v.model"

@@ -12,11 +12,12 @@ import numpy as np
 
 from service.store.label_rules import names_of
 from service.store.rows import decoding
+from service.store.work.maturing import GivenLabel
 from service.store.work.statements import ExecuteMany, Query, Work
 from service.store.work.sums.deltas import ANSWER, ANSWERS, LABEL, POSITIVE_ANSWERS, TOTAL, seal_rows
 from service.store.work.sums.queries import MergedTotals, sums
 from service.store.work.versions import VersionCache, load_versions
-from service.store.work.voiding import PastLabel, Restart, first_of, in_order, move_out
+from service.store.work.voiding import Restart, first_of, in_order, move_out
 
 _ANSWER = np.dtype([(name, kind) for name, kind, *_ in ANSWER.descr if name != "sign"])
 _LABEL = np.dtype([*_ANSWER.descr, *LABEL.descr[len(_ANSWER.descr) :]])
@@ -62,18 +63,18 @@ def _fill_first_labels() -> Work[None]:
         )
         if not rows:
             return
-        replaced: dict[tuple[int, str], list[PastLabel]] = {}
+        replaced: dict[tuple[int, str], list[GivenLabel]] = {}
         for of, id_, *entry in (
             yield Query(
-                "SELECT version, prediction, key, label, given_ms, import_id FROM replaced WHERE prediction = ANY($1)"
+                "SELECT version, prediction, label, given_ms, import_id, key FROM replaced WHERE prediction = ANY($1)"
                 " ORDER BY key",
                 (sorted({row[2] for row in rows}),),
             )
         ):
-            replaced.setdefault((of, id_), []).append(PastLabel(*entry))
+            replaced.setdefault((of, id_), []).append(GivenLabel(*entry))
         filled = []
         for version, sequence, id_, label, corrected_ms, predicted, first_correct, counted_ms in rows:
-            every = [*replaced.get((version, id_), []), PastLabel(None, label, corrected_ms, None)]
+            every = [*replaced.get((version, id_), []), GivenLabel(label, corrected_ms, None)]
             first = first_of(in_order(every, counted_ms), counted_ms).label
             if (first == predicted) != bool(first_correct):
                 if not first_correct:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from service.store.label_rules import LabelCandidate, LabelChange
+from service.store.label_rules import LabelChange
 from service.store.rows import LabelSelection, VoidCounts, Voiding
 from service.store.work import maturing, states
-from service.store.work.labels import CANDIDATES, REPLACED, deltas_of, level_deltas_of, nullable, rounded_deltas_of
+from service.store.work.labels import candidates_in, move_labels, nullable
+from service.store.work.maturing import GIVEN, GivenLabel
 from service.store.work.scoring import score
 from service.store.work.statements import ExecuteMany, Insert, Lock, Query, Work, lock_of
-from service.store.work.sums import deltas
 from service.store.work.versions import VersionCache
 from trueodds.bundle.contents import shadows_of
 
@@ -71,22 +71,12 @@ def condition(selection: LabelSelection, table: str, given_column: str, first: i
     return f"({' AND '.join(parts)})", arguments
 
 
-class PastLabel(NamedTuple):
-    """Label that an answer has or had."""
-
-    key: int | None
-    """Key in the table of replaced labels; None for the current label."""
-    label: int
-    given_ms: int
-    import_id: str | None
-
-
-def in_order(entries: list[PastLabel], counted_ms: int | None) -> list[PastLabel]:
+def in_order(entries: list[GivenLabel], counted_ms: int | None) -> list[GivenLabel]:
     """Return the labels of an answer in their order. With a window, which ended at `counted_ms`, it is that of time."""
     return entries if counted_ms is None else sorted(entries, key=lambda entry: entry.given_ms)
 
 
-def first_of(entries: list[PastLabel], counted_ms: int | None) -> PastLabel:
+def first_of(entries: list[GivenLabel], counted_ms: int | None) -> GivenLabel:
     """Return the label that counted first. With a window it is the last label in time, if there is one."""
     in_time = [entry for entry in entries if counted_ms is not None and entry.given_ms < counted_ms]
     return in_time[-1] if in_time else entries[0]
@@ -143,7 +133,7 @@ def move_out(version: int, table: str, cache: VersionCache, restart: Restart) ->
 
     `table` has the columns of `replaced`. The states start afresh, and no voiding is recorded.
     """
-    into = f"INSERT INTO {table} ({', '.join(REPLACED)}) SELECT version, prediction, label,"
+    into = f"INSERT INTO {table} ({', '.join(GIVEN)}) SELECT version, prediction, label,"
     yield Query(f"{into} given_ms, import_id FROM replaced WHERE version = $1 ORDER BY key", (version,))
     now = "coalesce(corrected_ms, arrived_ms), import_id FROM labels WHERE version = $1 ORDER BY sequence"
     yield Query(f"{into} {now}", (version,))
@@ -172,21 +162,13 @@ def _plan(version: int, sequences: list[int], selection: LabelSelection, cache: 
         " ORDER BY sequence",
         (version, sequences),
     )
-    entries: dict[str, list[PastLabel]] = {id_: [] for id_, *_ in rows}
-    for id_, *entry in (
-        yield Query(
-            "SELECT prediction, key, label, given_ms, import_id FROM replaced"
-            " WHERE version = $1 AND prediction = ANY($2) ORDER BY key",
-            (version, list(entries)),
-        )
-    ):
-        entries[id_].append(PastLabel(*entry))
+    replaced = yield from maturing.given_labels("replaced", version, [id_ for id_, *_ in rows])
     plan = _Plan()
     ordered = cache.versions[version].ordered
     for id_, sequence, label, arrived_ms, corrected_ms, predicted, *of in rows:
         first_correct, first_label, import_id, created_ms, counted_ms, assumed = of
-        now = PastLabel(None, label, arrived_ms if corrected_ms is None else corrected_ms, import_id)
-        every = in_order([*entries[id_], now], counted_ms)
+        now = GivenLabel(label, arrived_ms if corrected_ms is None else corrected_ms, import_id)
+        every = in_order([*replaced.get(id_, ()), now], counted_ms)
         unsaid = every[0] if assumed else None
         kept = [e for e in every if e is unsaid or not selection.holds(e.given_ms, e.import_id)]
         if len(kept) == len(every):
@@ -196,7 +178,7 @@ def _plan(version: int, sequences: list[int], selection: LabelSelection, cache: 
         if unsaid is None and counted_ms is not None and not in_time:
             means = maturing.assumed_label_of(cache.versions[version], predicted)
             if means is not None:
-                unsaid = PastLabel(None, means, counted_ms, None)
+                unsaid = GivenLabel(means, counted_ms, None)
                 kept = [unsaid, *kept]
                 plan.assumed_count += 1
                 if len(kept) > 1:
@@ -224,40 +206,19 @@ def _plan(version: int, sequences: list[int], selection: LabelSelection, cache: 
 
 def _write(version: int, plan: _Plan, cache: VersionCache) -> Work[None]:
     ids = [*(id_ for id_, _ in plan.removals), *plan.restored_labels]
-    rows = yield Query(f"{CANDIDATES} AND p.version = $2", (ids, version))
-    candidates = {candidate.id: candidate for candidate in (LabelCandidate(*row) for row in rows)}
+    candidates, of = (yield from candidates_in(version, ids)), cache.versions[version]
     as_they_were = [LabelChange(c, c.label, c.label) for c in candidates.values() if c.label is not None]
     as_they_come_back = [LabelChange(candidates[id_], label, label) for id_, label in plan.restored_labels.items()]
-    positive, ordered = cache.versions[version].positive_class, cache.versions[version].ordered
-    parts, parts_of_positive = [], []
-    parts_of_levels: list[deltas.DeltaRows] = []
-    parts_of_zeros: list[deltas.DeltaRows] = []
-    if as_they_were:
-        scores = score(as_they_were, cache.versions[version])
-        parts.append(deltas_of(scores)[0])
-        parts_of_positive.append(deltas_of(scores, positive)[0])
-        parts_of_levels += level_deltas_of(scores)[:1] if ordered else ()
-        parts_of_zeros.append(rounded_deltas_of(scores)[0])
-    nll_and_brier: dict[str, tuple[float | None, float | None]] = {}
-    if as_they_come_back:
-        scores = score(as_they_come_back, cache.versions[version])
-        parts.append(deltas_of(scores)[1])
-        parts_of_positive.append(deltas_of(scores, positive)[1])
-        parts_of_levels += level_deltas_of(scores)[1:] if ordered else ()
-        parts_of_zeros.append(rounded_deltas_of(scores)[1])
-        pairs = zip(nullable(scores.nll_L), nullable(scores.brier_L), strict=True)
-        nll_and_brier = dict(zip(plan.restored_labels, pairs, strict=True))
-    if parts:
-        yield deltas.insert_of(version, deltas.LABELS, *parts)
-        if positive:
-            yield deltas.insert_of(version, deltas.POSITIVE_LABELS, *parts_of_positive)
-        if ordered:
-            yield deltas.insert_of(version, deltas.ORDERED_LABELS, *parts_of_levels)
-        if any(map(len, parts_of_zeros)):
-            yield deltas.insert_of(version, deltas.ROUNDED_LABELS, *parts_of_zeros)
+    old = score(as_they_were, of) if as_they_were else None
+    new = score(as_they_come_back, of) if as_they_come_back else None
+    yield from move_labels(version, of, old, new)
+    scores_by_id: dict[str, tuple[float | None, float | None]] = {}
+    if new is not None:
+        pairs = zip(nullable(new.nll_L), nullable(new.brier_L), strict=True)
+        scores_by_id = dict(zip(plan.restored_labels, pairs, strict=True))
     yield Query("DELETE FROM replaced WHERE key = ANY($1)", (plan.past,))
     if plan.behind:
-        yield Insert("replaced", REPLACED, plan.behind)
+        yield Insert("replaced", GIVEN, plan.behind)
     if plan.assumed_count:
         yield Query("UPDATE versions SET assumed = assumed + $2 WHERE key = $1", (version, plan.assumed_count))
     yield Query(
@@ -272,7 +233,7 @@ def _write(version: int, plan: _Plan, cache: VersionCache) -> Work[None]:
     sequence_of = {id_: sequence for id_, sequence, *_ in plan.updates}
     yield ExecuteMany(
         "UPDATE labels SET nll = $3, brier = $4 WHERE version = $1 AND sequence = $2",
-        [(version, sequence_of[id_], *scores) for id_, scores in nll_and_brier.items()],
+        [(version, sequence_of[id_], *scores) for id_, scores in scores_by_id.items()],
     )
 
 
@@ -330,7 +291,7 @@ def voidings(version: int) -> Work[list[Voiding]]:
 
 
 def last_voiding(version: int) -> Work[int]:
-    """Read a number that changes with every voiding of a version's labels; 0 before the first."""
+    """Read a number that changes with every voiding of a version's labels; earlier reads are then stale."""
     rows = yield Query("SELECT coalesce(max(key), 0) FROM voidings WHERE version = $1", (version,))
     return int(rows[0][0])
 

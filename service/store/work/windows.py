@@ -14,8 +14,8 @@ from typing import NamedTuple
 from service.store.label_rules import LabelCandidate, LabelChange
 from service.store.rows import VoidCounts, Voiding
 from service.store.work import maturing
-from service.store.work.labels import CANDIDATES, REPLACED, Arrival, write_changes
-from service.store.work.maturing import EarlyLabel
+from service.store.work.labels import Arrival, candidates_in, write_changes
+from service.store.work.maturing import GIVEN, GivenLabel
 from service.store.work.statements import Insert, Query, Work, lock_of
 from service.store.work.sums.deltas import TOTAL
 from service.store.work.sums.queries import MergedTotals, sums
@@ -50,10 +50,8 @@ def close(version: int, now_ms: int, limit: int, cache: VersionCache) -> Work[in
         return 0
     due_ms = dict(rows)
     ids = list(due_ms)
-    candidates = {
-        row[0]: LabelCandidate(*row) for row in (yield Query(f"{CANDIDATES} AND p.version = $2", (ids, version)))
-    }
-    said = yield from maturing.entries(version, ids)
+    candidates = yield from candidates_in(version, ids)
+    said = yield from maturing.given_labels("early", version, ids)
     in_time = {id_: [entry for entry in said.get(id_, ()) if entry.given_ms < due_ms[id_]] for id_ in candidates}
     silent = [candidates[id_] for id_, entries in in_time.items() if not entries]
     assumed = yield from _assumed_labels(version, silent, cache)
@@ -63,7 +61,7 @@ def close(version: int, now_ms: int, limit: int, cache: VersionCache) -> Work[in
     for id_ in filter(candidates.__contains__, ids):
         before, late = in_time[id_], said.get(id_, [])[len(in_time[id_]) :]
         if id_ in assumed:
-            before = [EarlyLabel(assumed[id_], due_ms[id_], None)]
+            before = [GivenLabel(assumed[id_], due_ms[id_], None)]
         every = [*before, *late]
         if not every:
             continue
@@ -72,10 +70,10 @@ def close(version: int, now_ms: int, limit: int, cache: VersionCache) -> Work[in
         counted_ms = due_ms[id_] if before else None
         arrivals[id_] = Arrival(first.given_ms, last.import_id, corrected_ms, counted_ms, id_ in assumed)
         changes[version, id_] = LabelChange(candidates[id_], first.label, last.label)
-        past += [(version, id_, *entry) for entry in every[:-1]]
+        past += [(version, id_, *entry[:3]) for entry in every[:-1]]
     yield from write_changes(changes, cache, arrivals)
     if past:
-        yield Insert("replaced", REPLACED, past)
+        yield Insert("replaced", GIVEN, past)
     yield from maturing.forget(version, ids)
     yield Query(
         "UPDATE versions SET matured = matured + $2, assumed = assumed + $3 WHERE key = $1",
@@ -110,7 +108,7 @@ def void(version: int, what: Voiding, *, dry_run: bool) -> Work[VoidCounts]:
     where, arguments = condition(what.selection, "early", "early.given_ms", 2)
     rows = yield Query(f"SELECT DISTINCT prediction FROM early WHERE version = $1 AND {where}", (version, *arguments))
     counts = VoidCounts()
-    for given in (yield from maturing.entries(version, [id_ for (id_,) in rows])).values():
+    for given in (yield from maturing.given_labels("early", version, [id_ for (id_,) in rows])).values():
         counts += _void_counts(given, what)
     if not dry_run and counts.labels:
         yield Query(f"DELETE FROM early WHERE version = $1 AND {where}", (version, *arguments))
@@ -118,7 +116,7 @@ def void(version: int, what: Voiding, *, dry_run: bool) -> Work[VoidCounts]:
     return counts
 
 
-def _void_counts(entries: list[EarlyLabel], what: Voiding) -> VoidCounts:
+def _void_counts(entries: list[GivenLabel], what: Voiding) -> VoidCounts:
     kept = [entry for entry in entries if not what.selection.holds(entry.given_ms, entry.import_id)]
     if not kept:
         return VoidCounts(removed=1)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
 from benchmarks.faults.postgres import Cluster
-from service.store import open_store
+from service.store import Store, open_store
 
-T = TypeVar("T")
+SECONDS = 60
+"""Time after which a test that waits for a store is ended."""
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -24,23 +25,30 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return cluster.database()
 
 
-Run = Callable[[Callable[..., Awaitable[T]]], T]
+@asynccontextmanager
+async def opened(address: str) -> AsyncIterator[Store]:
+    store = await open_store(address)
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 @pytest.fixture
-def run(address: str) -> Run[object]:
-    """`run(test)`: `await test(store, ...)` with as many open stores as it has parameters, all on one database."""
+async def store(address: str) -> AsyncIterator[Store]:
+    """An open store. The test has a minute from here on."""
+    async with asyncio.timeout(SECONDS), opened(address) as store:
+        yield store
 
-    def start(test: Callable[..., Awaitable[T]]) -> T:
-        async def main() -> T:
-            count = test.__code__.co_argcount
-            stores = [await open_store(address) for _ in range(count)]
-            try:
-                return await asyncio.wait_for(test(*stores), 60)
-            finally:
-                for store in stores:
-                    await store.close()
 
-        return asyncio.run(main())
+@pytest.fixture
+async def other(address: str, store: Store) -> AsyncIterator[Store]:
+    """A second store on the database of `store`, as another worker has it."""
+    async with opened(address) as other:
+        yield other
 
-    return start
+
+@pytest.fixture
+async def third(address: str, other: Store) -> AsyncIterator[Store]:
+    async with opened(address) as third:
+        yield third

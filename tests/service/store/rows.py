@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from service.ids import new_ids
-from service.store.rows import PredictionBatch, Version
+from service.store import Store
+from service.store.rows import Label, LabelSelection, PredictionBatch, Version, Voiding
 from service.store.work.statements import Query, Work
+from service.store.work.voiding import Restart
 from trueodds.calibrators import Temperature
 from trueodds.metrics import CELLS, CalibrationSums, cell_of, softmax
 from trueodds.sums.answers import AnswerSums
@@ -93,6 +95,28 @@ def assert_same(actual: AnswerSums, expected: AnswerSums, cells: int = CELLS) ->
     table, wanted = (sums.labelled.cells.reshape(7, cells, -1).sum(axis=2) for sums in (actual, expected))
     assert (table[[0, 2]] == wanted[[0, 2]]).all()
     np.testing.assert_allclose(table, wanted, rtol=1e-11, atol=1e-11)
+
+
+async def lived(
+    store: Store, other: Store, answers: PredictionBatch, classes: int
+) -> AsyncIterator[tuple[Store, dict[str, int]]]:
+    """Labels, corrections, voidings and retention. After each of them: where to read, and the labels that remain."""
+    labels = dict(zip(answers.ids[:50], np.random.default_rng(1).integers(0, classes, 50).tolist(), strict=True))
+    await store.put_labels([Label(id_, label) for id_, label in labels.items()], "first")
+    await store.compact()
+    corrected = {id_: (labels[id_] + 1) % classes for id_ in answers.ids[:12]}
+    await other.put_labels([Label(id_, now, correct=True) for id_, now in corrected.items()], "second")
+    await other.put_labels([Label(id_, 0) for id_ in answers.ids[50:55]], "third")
+    yield store, labels | corrected | dict.fromkeys(answers.ids[50:55], 0)
+    await store.update_state("m", "v1", "log", lambda tree, block: tree)
+    void = Voiding(LabelSelection(import_id="second"), START, "Ada", "wrong file")
+    restart: Restart = {"log": lambda tree, first: ([], 0)}
+    await store.void_labels(void, restart)
+    await store.void_labels(replace(void, selection=LabelSelection(import_id="third")), restart)
+    yield other, labels
+    await store.compact()
+    await store.prune(START + 10 * HOUR)
+    yield store, labels
 
 
 def count(table: str) -> Work[int]:

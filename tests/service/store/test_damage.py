@@ -106,35 +106,27 @@ def test_changed_bytes_give_a_correct_answer_or_the_clear_error(tmp_path: Path) 
         ("ALTER TABLE labels RENAME COLUMN label TO other", "no such column: label"),
     ],
 )
-def test_what_no_store_writes_is_damage(tmp_path: Path, statement: str, found: str) -> None:
+async def test_what_no_store_writes_is_damage(tmp_path: Path, statement: str, found: str) -> None:
     path = tmp_path / "store.sqlite"
-
-    async def main() -> None:
-        await write(path)
-        with contextlib.closing(sqlite3.connect(path)) as db:
-            db.execute(statement)
-            db.commit()
-        with pytest.raises(StoreDamagedError) as raised:
-            await read(path)
-        assert f"the store {path} is damaged: " in str(raised.value) and found in str(raised.value)
-
-    asyncio.run(main())
+    await write(path)
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute(statement)
+        db.commit()
+    with pytest.raises(StoreDamagedError) as raised:
+        await read(path)
+    assert f"the store {path} is damaged: " in str(raised.value) and found in str(raised.value)
 
 
-def test_damage_of_a_database_names_it(cluster: postgres.Cluster) -> None:
+async def test_damage_of_a_database_names_it(cluster: postgres.Cluster) -> None:
     address = cluster.database()
-
-    async def main() -> None:
-        store = await open_store(address)
-        await older.fill(store)
-        connection = await asyncpg.connect(address)
-        await connection.execute("UPDATE sums SET data = 'x'")
-        await connection.close()
-        with pytest.raises(StoreDamagedError, match=r"postgresql://.* is damaged: its table sums holds"):
-            await older.read(store)
-        await store.close()
-
-    asyncio.run(main())
+    store = await open_store(address)
+    await older.fill(store)
+    connection = await asyncpg.connect(address)
+    await connection.execute("UPDATE sums SET data = 'x'")
+    await connection.close()
+    with pytest.raises(StoreDamagedError, match=r"postgresql://.* is damaged: its table sums holds"):
+        await older.read(store)
+    await store.close()
 
 
 def test_damage_is_an_answer_and_not_a_traceback(tmp_path: Path) -> None:

@@ -92,82 +92,71 @@ async def counts(store: Store) -> list[int]:
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_the_others_are_stored_once_and_acknowledged(address: str, bad: str) -> None:
+async def test_the_others_are_stored_once_and_acknowledged(address: str, bad: str) -> None:
     statements, error = BAD[bad]
-
-    async def main() -> None:
-        store, early = await open_store(address), batch(1, seed=9)
-        await store.put_version(version())
-        await store.put_predictions(early)
-        good = [store.put_predictions(answers) for answers in ANSWERS]
-        label = store.put_labels([Label(early.ids[0], 1), Label("later", 0, model="m")])
-        work = [*good[:3], store.database.write(lambda: failing(statements, error)), *good[3:], label]
-        outcomes = await outcomes_of(store, work)
-        wanted = type(error) if isinstance(error, Exception) else (StoreError, OverflowError, StrayError)
-        assert isinstance(outcomes[3], wanted)
-        assert outcomes[:3] + outcomes[4:7] == [[None, None]] * 6
-        assert (outcomes[7].stored, outcomes[7].held) == (1, 1)
-        assert await store.put_predictions(batch(1, seed=10)) == [None]
-        await store.close()
-        store = await open_store(address)
-        sums = await store.read_sums("m", "v1")
-        assert (sums.answers, sums.labelled.cells[0].sum()) == (14, 1)
-        assert await counts(store) == [14, 1, 1]
-        await store.close()
-
-    asyncio.run(main())
+    store, early = await open_store(address), batch(1, seed=9)
+    await store.put_version(version())
+    await store.put_predictions(early)
+    good = [store.put_predictions(answers) for answers in ANSWERS]
+    label = store.put_labels([Label(early.ids[0], 1), Label("later", 0, model="m")])
+    work = [*good[:3], store.database.write(lambda: failing(statements, error)), *good[3:], label]
+    outcomes = await outcomes_of(store, work)
+    wanted = type(error) if isinstance(error, Exception) else (StoreError, OverflowError, StrayError)
+    assert isinstance(outcomes[3], wanted)
+    assert outcomes[:3] + outcomes[4:7] == [[None, None]] * 6
+    assert (outcomes[7].stored, outcomes[7].held) == (1, 1)
+    assert await store.put_predictions(batch(1, seed=10)) == [None]
+    await store.close()
+    store = await open_store(address)
+    sums = await store.read_sums("m", "v1")
+    assert (sums.answers, sums.labelled.cells[0].sum()) == (14, 1)
+    assert await counts(store) == [14, 1, 1]
+    await store.close()
 
 
-def test_a_caller_who_gave_up_does_not_touch_its_neighbours(address: str) -> None:
-    async def main() -> None:
-        store = await open_store(address)
-        await store.put_version(version())
-        await store.put_predictions(batch(1, seed=9))
-        async with one_group(store) as tasks:
-            tasks += [asyncio.create_task(store.put_predictions(answers)) for answers in ANSWERS]
-            tasks.append(asyncio.create_task(store.database.write(lambda: failing([held(1), held(1)]))))
-            await asyncio.sleep(0)
-            tasks[2].cancel()
-            tasks[6].cancel()
-        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [isinstance(outcome, asyncio.CancelledError) for outcome in outcomes] == [k in (2, 6) for k in range(7)]
-        assert [outcome for outcome in outcomes if isinstance(outcome, list)] == [[None, None]] * 5
-        stored, _, holds = await counts(store)
-        assert (stored in (11, 13), holds) == (True, 0)  # whether the one who gave up was stored is nobody's promise
-        assert (await store.read_sums("m", "v1")).answers == stored
-        await store.close()
-
-    asyncio.run(main())
+async def test_a_caller_who_gave_up_does_not_touch_its_neighbours(address: str) -> None:
+    store = await open_store(address)
+    await store.put_version(version())
+    await store.put_predictions(batch(1, seed=9))
+    async with one_group(store) as tasks:
+        tasks += [asyncio.create_task(store.put_predictions(answers)) for answers in ANSWERS]
+        tasks.append(asyncio.create_task(store.database.write(lambda: failing([held(1), held(1)]))))
+        await asyncio.sleep(0)
+        tasks[2].cancel()
+        tasks[6].cancel()
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [isinstance(outcome, asyncio.CancelledError) for outcome in outcomes] == [k in (2, 6) for k in range(7)]
+    assert [outcome for outcome in outcomes if isinstance(outcome, list)] == [[None, None]] * 5
+    stored, _, holds = await counts(store)
+    assert (stored in (11, 13), holds) == (True, 0)  # whether the one who gave up was stored is nobody's promise
+    assert (await store.read_sums("m", "v1")).answers == stored
+    await store.close()
 
 
 @pytest.mark.parametrize("fault", ["commit", "disk"])
-def test_a_failing_database_acknowledges_nothing_of_the_group(tmp_path: Path, fault: str) -> None:
+async def test_a_failing_database_acknowledges_nothing_of_the_group(tmp_path: Path, fault: str) -> None:
     """The commit itself is refused (by a constraint that is looked at then), or the disk is full in its middle."""
-
-    async def main() -> None:
-        store = await open_store(str(tmp_path / "s.sqlite"))
-        await store.put_version(version())
-        await store.put_predictions(batch(1, seed=9))
-        assert isinstance(store.database, SqliteDatabase)
-        db = store.database._writer
-        db.execute("CREATE TABLE parents (key INTEGER PRIMARY KEY)")
-        db.execute("CREATE TABLE children (key INTEGER REFERENCES parents DEFERRABLE INITIALLY DEFERRED)")
-        db.execute("PRAGMA foreign_keys=ON")
-        work: list[Coroutine[Any, Any, Any]] = [store.put_predictions(answers) for answers in ANSWERS]
-        if fault == "commit":
-            work[3:3] = [store.database.write(lambda: failing([Insert("children", ("key",), [(7,)])]))]
-        else:
-            db.execute(f"PRAGMA max_page_count={db.execute('PRAGMA page_count').fetchone()[0] + 2}")
-            work[3:3] = [store.put_predictions(batch(500, seed=8))]
-        outcomes = await outcomes_of(store, work)
-        words = "FOREIGN KEY constraint failed" if fault == "commit" else "database or disk is full"
-        assert [str(outcome) for outcome in outcomes] == [
-            f"the store {tmp_path / 's.sqlite'} cannot be written: {words}"
-        ] * 7
-        assert await counts(store) == [1, 0, 0]
-        db.execute("PRAGMA max_page_count=1000000")
-        assert await store.put_predictions(ANSWERS[0]) == [None, None]
-        assert (await store.read_sums("m", "v1")).answers == 3
-        await store.close()
-
-    asyncio.run(main())
+    store = await open_store(str(tmp_path / "s.sqlite"))
+    await store.put_version(version())
+    await store.put_predictions(batch(1, seed=9))
+    assert isinstance(store.database, SqliteDatabase)
+    db = store.database._writer
+    db.execute("CREATE TABLE parents (key INTEGER PRIMARY KEY)")
+    db.execute("CREATE TABLE children (key INTEGER REFERENCES parents DEFERRABLE INITIALLY DEFERRED)")
+    db.execute("PRAGMA foreign_keys=ON")
+    work: list[Coroutine[Any, Any, Any]] = [store.put_predictions(answers) for answers in ANSWERS]
+    if fault == "commit":
+        work[3:3] = [store.database.write(lambda: failing([Insert("children", ("key",), [(7,)])]))]
+    else:
+        db.execute(f"PRAGMA max_page_count={db.execute('PRAGMA page_count').fetchone()[0] + 2}")
+        work[3:3] = [store.put_predictions(batch(500, seed=8))]
+    outcomes = await outcomes_of(store, work)
+    words = "FOREIGN KEY constraint failed" if fault == "commit" else "database or disk is full"
+    assert [str(outcome) for outcome in outcomes] == [
+        f"the store {tmp_path / 's.sqlite'} cannot be written: {words}"
+    ] * 7
+    assert await counts(store) == [1, 0, 0]
+    db.execute("PRAGMA max_page_count=1000000")
+    assert await store.put_predictions(ANSWERS[0]) == [None, None]
+    assert (await store.read_sums("m", "v1")).answers == 3
+    await store.close()

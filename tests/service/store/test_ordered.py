@@ -10,15 +10,12 @@ import pytest
 
 from service.store import Store
 from service.store.rows import Label, LabelBlock, LabelSelection, PredictionBatch, Version, Voiding
-from service.store.work.voiding import Restart
-from tests.service.store.conftest import Run
-from tests.service.store.rows import HOUR, START, batch, version
+from tests.service.store.rows import HOUR, START, batch, lived, version
 from trueodds.bundle.contents import shadow_of
 from trueodds.metrics import OrderedSums
 from trueodds.sums.ordered import at_least
 from trueodds.sums.positive import PositiveClass
 
-RESTART: Restart = {"log": lambda tree, first: ([], 0)}
 STARS = replace(version(classes=("1", "2", "3", "4")), ordered=True)
 
 
@@ -46,71 +43,48 @@ async def compare(store: Store, answers: PredictionBatch, labels: dict[str, int]
     assert_same(await store.read_ordered_sums("m", "v1", None, START + HOUR), expected(answers, labels, first_N))
 
 
-def test_labels_corrections_voiding_and_retention(run: Run[Any]) -> None:
-    async def check(store: Store, other: Store) -> None:
-        await store.put_version(STARS)
-        draw = np.random.default_rng(0)
-        answers = batch(60, STARS)
-        answers = replace(answers, created_ms_N=START + HOUR * draw.integers(0, 3, 60))
-        await store.put_predictions(answers)
-        assert_same(await store.read_ordered_sums("m", "v1"), OrderedSums.zero(4))
-        labels = dict(zip(answers.ids[:50], draw.integers(0, 4, 50).tolist(), strict=True))
-        await store.put_labels([Label(id_, label) for id_, label in labels.items()], "first")
-        await store.compact()
-        corrected = {id_: (labels[id_] + 1) % 4 for id_ in answers.ids[:12]}
-        await other.put_labels([Label(id_, now, correct=True) for id_, now in corrected.items()], "second")
-        await other.put_labels([Label(id_, 0) for id_ in answers.ids[50:55]], "third")
-        await compare(store, answers, labels | corrected | dict.fromkeys(answers.ids[50:55], 0))
-        await store.update_state("m", "v1", "log", lambda tree, block: tree)
-        void = Voiding(LabelSelection(import_id="second"), START, "Ada", "wrong file")
-        await store.void_labels(void, RESTART)
-        await store.void_labels(replace(void, selection=LabelSelection(import_id="third")), RESTART)
-        await compare(other, answers, labels)
-        await store.compact()
-        await store.prune(START + 10 * HOUR)
-        await compare(store, answers, labels)
-        (known,) = [one for one in await other.read_versions() if one.key == ("m", "v1")]
-        assert known.ordered and known.classes == STARS.classes
-
-    run(check)
+async def test_labels_corrections_voiding_and_retention(store: Store, other: Store) -> None:
+    await store.put_version(STARS)
+    hours_N = np.random.default_rng(0).integers(0, 3, 60)
+    answers = replace(batch(60, STARS), created_ms_N=START + HOUR * hours_N)
+    await store.put_predictions(answers)
+    assert_same(await store.read_ordered_sums("m", "v1"), OrderedSums.zero(4))
+    async for reader, labels in lived(store, other, answers, 4):
+        await compare(reader, answers, labels)
+    (known,) = [one for one in await other.read_versions() if one.key == ("m", "v1")]
+    assert known.ordered and known.classes == STARS.classes
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_the_order_is_kept_with_the_version(run: Run[Any], ordered: bool) -> None:
-    async def check(store: Store, other: Store) -> None:
-        own = replace(STARS, ordered=ordered)
-        await store.put_version(own)
-        answers = batch(5, own)
-        await store.put_predictions(answers)
-        await store.put_labels([Label(id_, 2) for id_ in answers.ids])
-        (known,) = await other.read_versions()
-        assert known.ordered == ordered
+async def test_the_order_is_kept_with_the_version(store: Store, other: Store, ordered: bool) -> None:
+    own = replace(STARS, ordered=ordered)
+    await store.put_version(own)
+    answers = batch(5, own)
+    await store.put_predictions(answers)
+    await store.put_labels([Label(id_, 2) for id_ in answers.ids])
+    (known,) = await other.read_versions()
+    assert known.ordered == ordered
+    sums = await other.read_ordered_sums("m", "v1")
+    assert (sums is not None) == ordered and (sums is None or sums.n == 5)
+    assert await other.read_ordered_sums("m", "unknown") is None
+
+
+async def test_two_levels_are_the_sums_of_the_upper_one(store: Store, other: Store) -> None:
+    own: Version = replace(version(classes=("low", "high")), ordered=True, positive="high")
+    await store.put_version(own)
+    answers = batch(40, own)
+    await store.put_predictions(answers)
+    await store.put_labels([Label(id_, n % 2) for n, id_ in enumerate(answers.ids)])
+    for compacted in (False, True):
+        if compacted:
+            await store.compact()
         sums = await other.read_ordered_sums("m", "v1")
-        assert (sums is not None) == ordered and (sums is None or sums.n == 5)
-        assert await other.read_ordered_sums("m", "unknown") is None
-
-    run(check)
-
-
-def test_two_levels_are_the_sums_of_the_upper_one(run: Run[Any]) -> None:
-    async def check(store: Store, other: Store) -> None:
-        own: Version = replace(version(classes=("low", "high")), ordered=True, positive="high")
-        await store.put_version(own)
-        answers = batch(40, own)
-        await store.put_predictions(answers)
-        await store.put_labels([Label(id_, n % 2) for n, id_ in enumerate(answers.ids)])
-        for compacted in (False, True):
-            if compacted:
-                await store.compact()
-            sums = await other.read_ordered_sums("m", "v1")
-            positive = (await other.read_sums("m", "v1", positive=True)).labelled
-            assert sums is not None
-            np.testing.assert_allclose(sums.at_least[0].cells, positive.cells, atol=1e-9)
-            label_N = np.arange(40) % 2
-            of_rows = PositiveClass("high", 1).sums(answers.probabilities_NC, label_N)
-            np.testing.assert_allclose(sums.at_least[0].cells, of_rows.cells, atol=1e-9)
-
-    run(check)
+        positive = (await other.read_sums("m", "v1", positive=True)).labelled
+        assert sums is not None
+        np.testing.assert_allclose(sums.at_least[0].cells, positive.cells, atol=1e-9)
+        label_N = np.arange(40) % 2
+        of_rows = PositiveClass("high", 1).sums(answers.probabilities_NC, label_N)
+        np.testing.assert_allclose(sums.at_least[0].cells, of_rows.cells, atol=1e-9)
 
 
 def taking_all(tree: Any, block: LabelBlock) -> Any:
@@ -119,66 +93,56 @@ def taking_all(tree: Any, block: LabelBlock) -> Any:
     return (tree or []) + [list(row) for row in rows]
 
 
-def test_a_state_gets_first_labels_and_levels(run: Run[Any]) -> None:
+async def test_a_state_gets_first_labels_and_levels(store: Store, other: Store) -> None:
     """After corrections, of rows in one call, and of a shadow; the levels only where the state asks."""
-
-    async def check(store: Store, other: Store) -> None:
-        shadow = replace(STARS, model=shadow_of("m"), version="v2")
-        for of in (STARS, shadow):
-            await store.put_version(of)
-        answers = batch(30, STARS, own=[f"own-{n}" for n in range(30)])
-        await store.put_predictions(answers)
-        firsts = {
-            id_: (int(k) + n % 3) % 4 for n, (id_, k) in enumerate(zip(answers.ids, answers.index_N, strict=True))
-        }
-        first = [Label(id_, label, model="m") for id_, label in firsts.items()]
-        twice = Label("own-0", (firsts["own-0"] + 1) % 4, correct=True, model="m")
-        await store.put_each_label([*first, twice])
-        for steps in (1, 2):
-            again = [Label(f"own-{n}", (firsts[f"own-{n}"] + steps) % 4, correct=True, model="m") for n in range(1, 9)]
-            await other.put_labels(again, f"again-{steps}")
-        later = replace(batch(30, shadow, own=answers.ids), created_ms_N=answers.created_ms_N)
-        await other.put_predictions(later)
-        expected = at_least(answers.probabilities_NC)
-        for of, levels_NK in ((STARS, expected), (shadow, at_least(later.probabilities_NC))):
-            taken = await store.update_state(*of.key, "all", taking_all, limit=7, needs_levels=lambda tree: True)
-            assert {id_: first for id_, first, _ in taken} == firsts, of.model
-            found = {id_: row for id_, _, row in taken}
-            np.testing.assert_allclose([found[id_] for id_ in answers.ids], levels_NK, atol=1e-6)
-        needs = [tree for tree in (await store.update_state("m", "v1", "none", taking_all)) if tree[2]]
-        assert not needs
-        void = Voiding(LabelSelection(import_id="again-2"), START, "Ada", "wrong file")
-        await store.void_labels(void, {"all": lambda tree, first: None})
-        log = await other.read_labels("m", "v1")
-        assert dict(zip(log.ids, log.first_label_L.tolist(), strict=True)) == firsts
-
-    run(check)
+    shadow = replace(STARS, model=shadow_of("m"), version="v2")
+    for of in (STARS, shadow):
+        await store.put_version(of)
+    answers = batch(30, STARS, own=[f"own-{n}" for n in range(30)])
+    await store.put_predictions(answers)
+    firsts = {id_: (int(k) + n % 3) % 4 for n, (id_, k) in enumerate(zip(answers.ids, answers.index_N, strict=True))}
+    first = [Label(id_, label, model="m") for id_, label in firsts.items()]
+    twice = Label("own-0", (firsts["own-0"] + 1) % 4, correct=True, model="m")
+    await store.put_each_label([*first, twice])
+    for steps in (1, 2):
+        again = [Label(f"own-{n}", (firsts[f"own-{n}"] + steps) % 4, correct=True, model="m") for n in range(1, 9)]
+        await other.put_labels(again, f"again-{steps}")
+    later = replace(batch(30, shadow, own=answers.ids), created_ms_N=answers.created_ms_N)
+    await other.put_predictions(later)
+    expected = at_least(answers.probabilities_NC)
+    for of, levels_NK in ((STARS, expected), (shadow, at_least(later.probabilities_NC))):
+        taken = await store.update_state(*of.key, "all", taking_all, limit=7, needs_levels=lambda tree: True)
+        assert {id_: first for id_, first, _ in taken} == firsts, of.model
+        found = {id_: row for id_, _, row in taken}
+        np.testing.assert_allclose([found[id_] for id_ in answers.ids], levels_NK, atol=1e-6)
+    needs = [tree for tree in (await store.update_state("m", "v1", "none", taking_all)) if tree[2]]
+    assert not needs
+    void = Voiding(LabelSelection(import_id="again-2"), START, "Ada", "wrong file")
+    await store.void_labels(void, {"all": lambda tree, first: None})
+    log = await other.read_labels("m", "v1")
+    assert dict(zip(log.ids, log.first_label_L.tolist(), strict=True)) == firsts
 
 
-def test_voiding_restarts_evidence_where_another_wrong_level_comes_first(run: Run[Any]) -> None:
+async def test_voiding_restarts_evidence_where_another_wrong_level_comes_first(store: Store) -> None:
     """Classes without an order need no restart: their evidence depends on right and wrong only."""
+    for of in (STARS, replace(STARS, model="plain", ordered=False)):
+        await store.put_version(of)
+        answers = batch(6, of)
+        await store.put_predictions(answers)
+        index = answers.index_N.tolist()
+        await store.put_labels([Label(id_, index[n]) for n, id_ in enumerate(answers.ids) if n != 4])
+        await store.put_labels([Label(answers.ids[4], (index[4] + 1) % 4)], f"wrong file of {of.model}")
+        await store.put_labels([Label(answers.ids[4], (index[4] + 2) % 4, correct=True)])
+        await store.update_state(of.model, "v1", "all", taking_all)
+        firsts = list[int]()
 
-    async def check(store: Store) -> None:
-        for of in (STARS, replace(STARS, model="plain", ordered=False)):
-            await store.put_version(of)
-            answers = batch(6, of)
-            await store.put_predictions(answers)
-            index = answers.index_N.tolist()
-            await store.put_labels([Label(id_, index[n]) for n, id_ in enumerate(answers.ids) if n != 4])
-            await store.put_labels([Label(answers.ids[4], (index[4] + 1) % 4)], f"wrong file of {of.model}")
-            await store.put_labels([Label(answers.ids[4], (index[4] + 2) % 4, correct=True)])
-            await store.update_state(of.model, "v1", "all", taking_all)
-            firsts = list[int]()
+        def restart(tree: Any, first: int, firsts: list[int] = firsts) -> tuple[Any, int]:
+            firsts.append(first)
+            return [], 0
 
-            def restart(tree: Any, first: int, firsts: list[int] = firsts) -> tuple[Any, int]:
-                firsts.append(first)
-                return [], 0
-
-            void = Voiding(LabelSelection(import_id=f"wrong file of {of.model}"), START, "Ada", "another day")
-            counts, _ = await store.void_labels(void, {"all": restart})
-            assert counts[of.key].kept == 1
-            log = await store.read_labels(of.model, "v1")
-            assert log.first_label_L[5] == (index[4] + 2) % 4
-            assert firsts == ([6] if of.ordered else [])
-
-    run(check)
+        void = Voiding(LabelSelection(import_id=f"wrong file of {of.model}"), START, "Ada", "another day")
+        counts, _ = await store.void_labels(void, {"all": restart})
+        assert counts[of.key].kept == 1
+        log = await store.read_labels(of.model, "v1")
+        assert log.first_label_L[5] == (index[4] + 2) % 4
+        assert firsts == ([6] if of.ordered else [])

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from service.store import Store
-from service.store.rows import Label, LabelSelection, PredictionBatch, Version, Voiding
-from service.store.work.voiding import Restart
-from tests.service.store.conftest import Run
-from tests.service.store.rows import HOUR, START, assert_same, batch, version
+from service.store.rows import Label, PredictionBatch, Version
+from tests.service.store.rows import HOUR, START, assert_same, batch, lived, version
 from trueodds.calibrators import Identity
 from trueodds.metrics import CELLS, cell_of
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import COARSE_CELLS
 from trueodds.sums.positive import PositiveClass
 
-RESTART: Restart = {"log": lambda tree, first: ([], 0)}
 CLASSES = ("malignant", "benign")
 BINARY = replace(version(classes=CLASSES), positive="malignant")
 POSITIVE = PositiveClass("malignant", 0)
@@ -34,35 +30,18 @@ def expected(answers: PredictionBatch, labels: dict[str, int], chosen_N: np.ndar
     return AnswerSums(answers_C, POSITIVE.sums_of(p_N[labelled_N], is_positive_N[labelled_N]))
 
 
-def test_labels_corrections_voiding_and_retention(run: Run[Any]) -> None:
-    async def check(store: Store, other: Store) -> None:
-        await store.put_version(BINARY)
-        draw = np.random.default_rng(0)
-        tags = [None if tag == "z" else tag for tag in draw.choice(list("xyz"), 60).tolist()]
-        answers = batch(60, BINARY, tags=tags)
-        answers = replace(answers, created_ms_N=START + HOUR * draw.integers(0, 3, 60))
-        await store.put_predictions(answers)
-        labels = dict(zip(answers.ids[:50], draw.integers(0, 2, 50).tolist(), strict=True))
-        await store.put_labels([Label(id_, label) for id_, label in labels.items()], "first")
-        await store.compact()
-        corrected = {id_: 1 - labels[id_] for id_ in answers.ids[:12]}
-        await other.put_labels([Label(id_, now, correct=True) for id_, now in corrected.items()], "second")
-        await other.put_labels([Label(id_, 0) for id_ in answers.ids[50:55]], "third")
-        now = labels | corrected | dict.fromkeys(answers.ids[50:55], 0)
-        await compare(store, answers, now)
-        await store.update_state("m", "v1", "log", lambda tree, block: tree)
-        void = Voiding(LabelSelection(import_id="second"), START, "Ada", "wrong file")
-        await store.void_labels(void, RESTART)
-        await store.void_labels(replace(void, selection=LabelSelection(import_id="third")), RESTART)
-        await compare(other, answers, labels)
-        await store.compact()
-        await store.prune(START + 10 * HOUR)
-        await compare(store, answers, labels)
-        await store.put_version(version("plain"))
-        await store.put_predictions(batch(3, version("plain")))
-        assert (await store.read_sums("m", "plain", positive=True)).answers == 0
-
-    run(check)
+async def test_labels_corrections_voiding_and_retention(store: Store, other: Store) -> None:
+    await store.put_version(BINARY)
+    draw = np.random.default_rng(0)
+    tags = [None if tag == "z" else tag for tag in draw.choice(list("xyz"), 60).tolist()]
+    answers = batch(60, BINARY, tags=tags)
+    answers = replace(answers, created_ms_N=START + HOUR * draw.integers(0, 3, 60))
+    await store.put_predictions(answers)
+    async for reader, labels in lived(store, other, answers, 2):
+        await compare(reader, answers, labels)
+    await store.put_version(version("plain"))
+    await store.put_predictions(batch(3, version("plain")))
+    assert (await store.read_sums("m", "plain", positive=True)).answers == 0
 
 
 async def compare(store: Store, answers: PredictionBatch, labels: dict[str, int]) -> None:
@@ -82,31 +61,27 @@ async def compare(store: Store, answers: PredictionBatch, labels: dict[str, int]
 
 
 @pytest.mark.parametrize("has_logits", [True, False])
-def test_round_probabilities_of_another_server(run: Run[Any], has_logits: bool) -> None:
+async def test_round_probabilities_of_another_server(store: Store, has_logits: bool) -> None:
     """Edges of bins among them, which 1 - confidence would put into the bin above; and a threshold of its own."""
     of = Version("m", "v1", CLASSES, Identity(), {}, is_observed=True, has_logits=has_logits, positive="malignant")
-
-    async def check(store: Store) -> None:
-        await store.put_version(of)
-        p_N = np.arange(101) / 100
-        probabilities_NC = np.column_stack([p_N, 1 - p_N])
-        with np.errstate(divide="ignore"):
-            logits_NC = np.log(np.maximum(probabilities_NC, 1e-300))
-        logits_NC = (logits_NC - logits_NC.max(axis=1, keepdims=True)).astype(np.float32)
-        index_N = (p_N < (0.5 if has_logits else 0.3)).astype(np.intp)
-        answers = replace(
-            batch(101, of, own=[f"a{k}" for k in range(101)]),
-            logits_NC=logits_NC if has_logits else np.empty((101, 0), np.float32),
-            probabilities_NC=probabilities_NC,
-            index_N=index_N,
-            confidence_N=probabilities_NC[np.arange(101), index_N],
-        )
-        await store.put_observations([answers], each=False)
-        labels = {id_: k % 3 % 2 for k, id_ in enumerate(answers.ids) if 0 < k < 100}
-        await store.put_labels([Label(id_, label) for id_, label in labels.items()])
-        sums = await store.read_sums("m", "v1", positive=True)
-        wanted = expected(answers, labels, np.ones(101, bool))
-        assert (sums.answers_C == wanted.answers_C).all()
-        np.testing.assert_allclose(sums.labelled.cells, wanted.labelled.cells, rtol=1e-6, atol=1e-9)
-
-    run(check)
+    await store.put_version(of)
+    p_N = np.arange(101) / 100
+    probabilities_NC = np.column_stack([p_N, 1 - p_N])
+    with np.errstate(divide="ignore"):
+        logits_NC = np.log(np.maximum(probabilities_NC, 1e-300))
+    logits_NC = (logits_NC - logits_NC.max(axis=1, keepdims=True)).astype(np.float32)
+    index_N = (p_N < (0.5 if has_logits else 0.3)).astype(np.intp)
+    answers = replace(
+        batch(101, of, own=[f"a{k}" for k in range(101)]),
+        logits_NC=logits_NC if has_logits else np.empty((101, 0), np.float32),
+        probabilities_NC=probabilities_NC,
+        index_N=index_N,
+        confidence_N=probabilities_NC[np.arange(101), index_N],
+    )
+    await store.put_observations([answers], each=False)
+    labels = {id_: k % 3 % 2 for k, id_ in enumerate(answers.ids) if 0 < k < 100}
+    await store.put_labels([Label(id_, label) for id_, label in labels.items()])
+    sums = await store.read_sums("m", "v1", positive=True)
+    wanted = expected(answers, labels, np.ones(101, bool))
+    assert (sums.answers_C == wanted.answers_C).all()
+    np.testing.assert_allclose(sums.labelled.cells, wanted.labelled.cells, rtol=1e-6, atol=1e-9)

@@ -87,43 +87,35 @@ def test_words_for_what_cannot_be_opened(cluster: postgres.Cluster) -> None:
 
 
 @pytest.mark.parametrize("version", [4, VERSION + 1])
-def test_another_schema_is_refused_and_left_alone(cluster: postgres.Cluster, version: int) -> None:
+async def test_another_schema_is_refused_and_left_alone(cluster: postgres.Cluster, version: int) -> None:
     address = cluster.database()
-
-    async def main() -> None:
-        await (await open_store(address)).close()
-        connection = await asyncpg.connect(address)
-        await connection.execute("UPDATE trueodds_schema SET version = $1", version)
-        for _ in range(2):
-            words = f"has schema version {version}; this release reads version {VERSION}. Use the release that"
-            with pytest.raises(StoreError, match=words):
-                await open_store(address)
-        assert await connection.fetchval("SELECT version FROM trueodds_schema") == version
-        await connection.close()
-
-    asyncio.run(main())
+    await (await open_store(address)).close()
+    connection = await asyncpg.connect(address)
+    await connection.execute("UPDATE trueodds_schema SET version = $1", version)
+    for _ in range(2):
+        words = f"has schema version {version}; this release reads version {VERSION}. Use the release that"
+        with pytest.raises(StoreError, match=words):
+            await open_store(address)
+    assert await connection.fetchval("SELECT version FROM trueodds_schema") == version
+    await connection.close()
 
 
 @pytest.mark.full
-def test_a_server_that_takes_no_writes_is_not_ready(own_cluster: postgres.Cluster) -> None:
+async def test_a_server_that_takes_no_writes_is_not_ready(own_cluster: postgres.Cluster) -> None:
     address = own_cluster.database()
-
-    async def main() -> None:
-        store = await open_store(address)
-        await store.ping()
-        connection = await asyncpg.connect(address)
-        await connection.execute("ALTER SYSTEM SET default_transaction_read_only = on")
-        await connection.execute("SELECT pg_reload_conf()")
-        await connection.close()
-        for _ in range(100):  # each process of the server reads its settings when it is next idle
-            try:
-                await store.ping()
-            except StoreError as error:
-                assert "accepts no writes" in str(error)
-                break
-            await asyncio.sleep(0.05)
-        else:
-            pytest.fail("still ready")
-        await store.close()
-
-    asyncio.run(main())
+    store = await open_store(address)
+    await store.ping()
+    connection = await asyncpg.connect(address)
+    await connection.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+    await connection.execute("SELECT pg_reload_conf()")
+    await connection.close()
+    for _ in range(100):  # each process of the server reads its settings when it is next idle
+        try:
+            await store.ping()
+        except StoreError as error:
+            assert "accepts no writes" in str(error)
+            break
+        await asyncio.sleep(0.05)
+    else:
+        pytest.fail("still ready")
+    await store.close()

@@ -37,84 +37,69 @@ def writer_of(store: Store) -> sqlite3.Connection:
     return store.database._writer
 
 
-def test_a_bad_job_does_not_touch_its_neighbours(tmp_path: Path) -> None:
-    async def run() -> None:
-        store = await filled(tmp_path / "new" / "s.sqlite")
-        jobs = [store.put_predictions(batch(2, now=START + k)) for k in range(20)]
-        bad = [store.put_labels([Label("none", 0)]), store.put_predictions(batch(1, version("unknown")))]
-        outcomes = await asyncio.gather(*jobs[:10], *bad, *jobs[10:], return_exceptions=True)
-        assert isinstance(outcomes[10], RefusedLabelsError)
-        assert isinstance(outcomes[11], StoreError)
-        assert [o for o in outcomes if o != [None, None]] == outcomes[10:12]
-        assert (await store.read_sums("m", "v1")).answers == 40
-        await store.close()
-
-    asyncio.run(run())
+async def test_a_bad_job_does_not_touch_its_neighbours(tmp_path: Path) -> None:
+    store = await filled(tmp_path / "new" / "s.sqlite")
+    jobs = [store.put_predictions(batch(2, now=START + k)) for k in range(20)]
+    bad = [store.put_labels([Label("none", 0)]), store.put_predictions(batch(1, version("unknown")))]
+    outcomes = await asyncio.gather(*jobs[:10], *bad, *jobs[10:], return_exceptions=True)
+    assert isinstance(outcomes[10], RefusedLabelsError)
+    assert isinstance(outcomes[11], StoreError)
+    assert [o for o in outcomes if o != [None, None]] == outcomes[10:12]
+    assert (await store.read_sums("m", "v1")).answers == 40
+    await store.close()
 
 
-def test_a_failing_database_fails_the_call_and_recovers(tmp_path: Path) -> None:
-    async def run() -> None:
-        store, twice = await filled(tmp_path / "s.sqlite"), batch(3)
+async def test_a_failing_database_fails_the_call_and_recovers(tmp_path: Path) -> None:
+    store, twice = await filled(tmp_path / "s.sqlite"), batch(3)
+    await store.put_predictions(twice)
+    with pytest.raises(StoreError, match="cannot be written"):
         await store.put_predictions(twice)
-        with pytest.raises(StoreError, match="cannot be written"):
-            await store.put_predictions(twice)
-        assert (await store.read_sums("m", "v1")).answers == 3
-        await store.put_predictions(batch(1))
-        assert (await store.read_sums("m", "v1")).answers == 4
-        await store.close()
-
-    asyncio.run(run())
+    assert (await store.read_sums("m", "v1")).answers == 3
+    await store.put_predictions(batch(1))
+    assert (await store.read_sums("m", "v1")).answers == 4
+    await store.close()
 
 
-def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        store = await filled(tmp_path / "s.sqlite")
-        pages = writer_of(store).execute("PRAGMA page_count").fetchone()[0]
-        writer_of(store).execute(f"PRAGMA max_page_count={pages + 4}")
-        stored = 0
-        with pytest.raises(StoreError, match="full"):
-            for k in range(100):
-                await store.put_predictions(batch(50, now=START + k))
-                stored += 50
-        assert (await store.read_sums("m", "v1")).answers == stored
-        writer_of(store).execute("PRAGMA max_page_count=1000000")
-        await store.put_predictions(batch(1))
+async def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await filled(tmp_path / "s.sqlite")
+    pages = writer_of(store).execute("PRAGMA page_count").fetchone()[0]
+    writer_of(store).execute(f"PRAGMA max_page_count={pages + 4}")
+    stored = 0
+    with pytest.raises(StoreError, match="full"):
+        for k in range(100):
+            await store.put_predictions(batch(50, now=START + k))
+            stored += 50
+    assert (await store.read_sums("m", "v1")).answers == stored
+    writer_of(store).execute("PRAGMA max_page_count=1000000")
+    await store.put_predictions(batch(1))
+    await store.ping()
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 0))
+    with pytest.raises(StoreError, match="full: only 0 bytes are free"):
         await store.ping()
-        monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 0))
-        with pytest.raises(StoreError, match="full: only 0 bytes are free"):
-            await store.ping()
-        await store.close()
-
-    asyncio.run(run())
+    await store.close()
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_a_file_that_is_deleted_while_it_is_open_is_noticed(tmp_path: Path, replaced: bool) -> None:
-    async def run() -> None:
-        path = tmp_path / "s.sqlite"
-        store = await filled(path)
-        path.rename(tmp_path / "aside")
-        if replaced:
-            path.write_bytes(b"")
-        for call in (lambda: store.put_predictions(batch(1)), store.read_versions, store.ping):
-            with pytest.raises(StoreError, match="was deleted or replaced while it was open"):
-                await call()
-        (tmp_path / "aside").rename(path)
-        await store.put_predictions(batch(1))
-        assert (await store.read_sums("m", "v1")).answers == 1
-        await store.close()
-
-    asyncio.run(run())
+async def test_a_file_that_is_deleted_while_it_is_open_is_noticed(tmp_path: Path, replaced: bool) -> None:
+    path = tmp_path / "s.sqlite"
+    store = await filled(path)
+    path.rename(tmp_path / "aside")
+    if replaced:
+        path.write_bytes(b"")
+    for call in (lambda: store.put_predictions(batch(1)), store.read_versions, store.ping):
+        with pytest.raises(StoreError, match="was deleted or replaced while it was open"):
+            await call()
+    (tmp_path / "aside").rename(path)
+    await store.put_predictions(batch(1))
+    assert (await store.read_sums("m", "v1")).answers == 1
+    await store.close()
 
 
-def test_commits_are_durable_ones(tmp_path: Path) -> None:
-    async def run() -> tuple[str, int]:
-        store = await filled(tmp_path / "s.sqlite")
-        mode, level = (writer_of(store).execute(f"PRAGMA {p}").fetchone()[0] for p in ("journal_mode", "synchronous"))
-        await store.close()
-        return mode, level
-
-    assert asyncio.run(run()) == ("wal", 2)
+async def test_commits_are_durable_ones(tmp_path: Path) -> None:
+    store = await filled(tmp_path / "s.sqlite")
+    mode, level = (writer_of(store).execute(f"PRAGMA {p}").fetchone()[0] for p in ("journal_mode", "synchronous"))
+    await store.close()
+    assert (mode, level) == ("wal", 2)
 
 
 @pytest.mark.parametrize(("predicted", "tag"), [(None, None), (2, None), (None, "x"), (2, "x")])

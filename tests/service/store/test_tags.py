@@ -16,7 +16,6 @@ from service.store.rows import Label, PredictionBatch, Version
 from service.store.work.sums.deltas import MAX_TAGS, OTHER_KEY, OTHER_TAGS
 from tests.service.app_client import Client
 from tests.service.store import older
-from tests.service.store.conftest import Run
 from tests.service.store.rows import HOUR, START, Twin, assert_same, batch, version
 
 FIRST = [f"first-{k}" for k in range(MAX_TAGS)]
@@ -42,80 +41,69 @@ def of_tag(tag: str) -> Any:
     return lambda answers, k: answers.tags[k] == tag
 
 
-def test_a_rare_tag_is_counted_from_its_rows(run: Run[Any]) -> None:
-    async def check(store: Store) -> None:
-        twin = await filled(store)
-        for tag in ("new", "rare-1"):
-            rows = await store.read_rare_tag("m", "v1", tag)
-            assert rows is not None
-            assert_same(rows.total(), twin.sums(of_tag(tag)))
-        both = await store.read_class_and_tag("m", "v1", "cat", "new")
-        wanted = twin.sums(lambda a, k: a.tags[k] == "new" and a.index_N[k] == 0)
-        assert_same(both.total(), wanted)
-        assert (await store.read_rare_tag("m", "v1", "new", until=START)) is not None
-        assert await store.read_rare_tag("m", "v1", "first-3") is None
-        assert await store.read_rare_tag("m", "v1", OTHER_TAGS) is None
-        assert await store.has_answers_of("m", "v1", "new") and not await store.has_answers_of("m", "v1", "none")
-        await store.delete_prediction("m", twin.ids[-2])
-        with pytest.raises(ValueError, match=r"has 20 answers with tags without .* only 19 are still stored"):
-            await store.read_rare_tag("m", "v1", "new")
-
-    run(check)
+async def test_a_rare_tag_is_counted_from_its_rows(store: Store) -> None:
+    twin = await filled(store)
+    for tag in ("new", "rare-1"):
+        rows = await store.read_rare_tag("m", "v1", tag)
+        assert rows is not None
+        assert_same(rows.total(), twin.sums(of_tag(tag)))
+    both = await store.read_class_and_tag("m", "v1", "cat", "new")
+    wanted = twin.sums(lambda a, k: a.tags[k] == "new" and a.index_N[k] == 0)
+    assert_same(both.total(), wanted)
+    assert (await store.read_rare_tag("m", "v1", "new", until=START)) is not None
+    assert await store.read_rare_tag("m", "v1", "first-3") is None
+    assert await store.read_rare_tag("m", "v1", OTHER_TAGS) is None
+    assert await store.has_answers_of("m", "v1", "new") and not await store.has_answers_of("m", "v1", "none")
+    await store.delete_prediction("m", twin.ids[-2])
+    with pytest.raises(ValueError, match=r"has 20 answers with tags without .* only 19 are still stored"):
+        await store.read_rare_tag("m", "v1", "new")
 
 
 @pytest.mark.parametrize("positive", [False, True])
-def test_a_frequent_tag_gets_exact_sums_of_its_own(run: Run[Any], positive: bool) -> None:
+async def test_a_frequent_tag_gets_exact_sums_of_its_own(store: Store, other: Store, positive: bool) -> None:
     """Whatever was compacted before, with answers and labels before and after, and from another worker's view."""
+    of = older.FRAUD if positive else version()
+    key = of.model, of.version
+    twin = await filled(store, of)
+    await other.read_versions()  # it knows the first hundred
+    whole, by_class = await store.read_sums(*key), await store.read_sums_by("class", *key)
+    p_whole = await store.read_sums(*key, positive=True)
+    await store.compact()
+    await store.admit_tags(limit=5)
+    assert await store.read_rare_tag(*key, "new") is None
 
-    async def check(store: Store, other: Store) -> None:
-        of = older.FRAUD if positive else version()
-        key = of.model, of.version
-        twin = await filled(store, of)
-        await other.read_versions()  # it knows the first hundred
-        whole, by_class = await store.read_sums(*key), await store.read_sums_by("class", *key)
-        p_whole = await store.read_sums(*key, positive=True)
-        await store.compact()
-        await store.admit_tags(limit=5)
-        assert await store.read_rare_tag(*key, "new") is None
+    async def agree() -> None:
+        tags = await store.read_sums_by("tag", *key)
+        for tag in ("new", "first-7"):
+            assert_same(tags[tag], twin.sums(of_tag(tag)), 60)
+        others = twin.sums(lambda a, k: not str(a.tags[k]).startswith(("first-", "new")))
+        assert_same(tags[OTHER_TAGS], others, 60)
 
-        async def agree() -> None:
-            tags = await store.read_sums_by("tag", *key)
-            for tag in ("new", "first-7"):
-                assert_same(tags[tag], twin.sums(of_tag(tag)), 60)
-            others = twin.sums(lambda a, k: not str(a.tags[k]).startswith(("first-", "new")))
-            assert_same(tags[OTHER_TAGS], others, 60)
-
-        await agree()
-        assert_same(await store.read_sums(*key), whole)
-        assert_same(await store.read_sums(*key, positive=True), p_whole)
-        for name, sums in (await store.read_sums_by("class", *key)).items():
-            assert_same(sums, by_class[name], 60)
-        for worker in (store, other):  # one that has not heard of the place keeps its answers with the others
-            more: PredictionBatch = batch(3, of, seed=9, now=START + 2 * HOUR, tags=["new"] * 3)
-            await worker.put_predictions(more)
-            twin.add(more)
-            await store.put_labels([Label(more.ids[0], 1)])
-            twin.labels[more.ids[0]] = 1
-        await store.admit_tags()
-        await store.compact()
-        await agree()
-        p_tag = (await store.read_sums_by("tag", *key, only="new", positive=True)).get("new")
-        assert (p_tag is not None and p_tag.answers == NEW + 6) == positive
-
-    run(check)
+    await agree()
+    assert_same(await store.read_sums(*key), whole)
+    assert_same(await store.read_sums(*key, positive=True), p_whole)
+    for name, sums in (await store.read_sums_by("class", *key)).items():
+        assert_same(sums, by_class[name], 60)
+    for worker in (store, other):  # one that has not heard of the place keeps its answers with the others
+        more: PredictionBatch = batch(3, of, seed=9, now=START + 2 * HOUR, tags=["new"] * 3)
+        await worker.put_predictions(more)
+        twin.add(more)
+        await store.put_labels([Label(more.ids[0], 1)])
+        twin.labels[more.ids[0]] = 1
+    await store.admit_tags()
+    await store.compact()
+    await agree()
+    p_tag = (await store.read_sums_by("tag", *key, only="new", positive=True)).get("new")
+    assert (p_tag is not None and p_tag.answers == NEW + 6) == positive
 
 
-def test_rare_tags_take_no_places(run: Run[Any]) -> None:
+async def test_rare_tags_take_no_places(store: Store) -> None:
     """Names that come once each, such as ids, never displace anything."""
-
-    async def check(store: Store) -> None:
-        await store.put_version(version())
-        tags = [f"id-{k}" for k in range(MAX_TAGS + 30)]
-        await store.put_predictions(batch(len(tags), tags=tags))
-        await store.admit_tags()
-        assert len(await store.read_sums_by("tag", "m", "v1")) == MAX_TAGS + 1
-
-    run(check)
+    await store.put_version(version())
+    tags = [f"id-{k}" for k in range(MAX_TAGS + 30)]
+    await store.put_predictions(batch(len(tags), tags=tags))
+    await store.admit_tags()
+    assert len(await store.read_sums_by("tag", "m", "v1")) == MAX_TAGS + 1
 
 
 async def _nothing(store: Store) -> None:
@@ -149,14 +137,10 @@ def test_a_report_of_the_hundred_and_first_tag(tmp_path: Path, monkeypatch: pyte
         assert (empty.status_code, empty.json()["answers"]) == (200, 0)
 
 
-def test_an_index_leads_to_rare_tags(tmp_path: Path) -> None:
+async def test_an_index_leads_to_rare_tags(tmp_path: Path) -> None:
     """Counting rows of one rare tag does not read the other answers of the version."""
     path = tmp_path / "store.sqlite"
-
-    async def write() -> None:
-        await (await open_store(str(path))).close()
-
-    asyncio.run(write())
+    await (await open_store(str(path))).close()
     with sqlite3.connect(path) as db:
         sql = (
             f"SELECT created_ms FROM predictions p WHERE p.version = 1 AND p.tag_key = {OTHER_KEY}"

@@ -56,141 +56,121 @@ def settling(decision: Meaning) -> Settlement:
     return Settlement(decision, older.START, "Ada", "asked who sent them")
 
 
-def test_an_older_store_is_refused_with_the_command_then_upgraded_once(address: str) -> None:
-    async def main() -> None:
-        then = await written(address)
-        with pytest.raises(StoreError, match=rf"reads version {VERSION}.*then run: trueodds store upgrade"):
-            await open_store(address)
-        lines, say = said()
-        doubtful = await upgrade(address, older.RESTART, say)
-        assert doubtful == {("stars", "v1"): DoubtfulCounts(9, 0), ("stars~shadow", "v2"): DoubtfulCounts(9, 0)}
-        assert await upgrade(address, older.RESTART, say) is None
-        assert len(lines) == 1 and ("is kept as" in lines[0] or "No copy is kept" in lines[0])
-        store = await open_store(address)
-        now = await older.read(store)
-        for name in ("pets/v1", "fraud/v1", "held"):
-            near(now[name], then[name])
-        for name in STARS:
-            assert now[name]["log"] == {} and now[name]["labelled"] == [0] * 7 and not now[name]["corrected"]
-            assert now[name]["answers"] == then[name]["answers"]
-            assert await store.count_doubtful(*name.split("/")) == 9
-        assert now["stars/v1"]["state"] == []
-        assert await store.database.read(lambda: count("labels")) == 14
-        await store.close()
-
-    asyncio.run(main())
+async def test_an_older_store_is_refused_with_the_command_then_upgraded_once(address: str) -> None:
+    then = await written(address)
+    with pytest.raises(StoreError, match=rf"reads version {VERSION}.*then run: trueodds store upgrade"):
+        await open_store(address)
+    lines, say = said()
+    doubtful = await upgrade(address, older.RESTART, say)
+    assert doubtful == {("stars", "v1"): DoubtfulCounts(9, 0), ("stars~shadow", "v2"): DoubtfulCounts(9, 0)}
+    assert await upgrade(address, older.RESTART, say) is None
+    assert len(lines) == 1 and ("is kept as" in lines[0] or "No copy is kept" in lines[0])
+    store = await open_store(address)
+    now = await older.read(store)
+    for name in ("pets/v1", "fraud/v1", "held"):
+        near(now[name], then[name])
+    for name in STARS:
+        assert now[name]["log"] == {} and now[name]["labelled"] == [0] * 7 and not now[name]["corrected"]
+        assert now[name]["answers"] == then[name]["answers"]
+        assert await store.count_doubtful(*name.split("/")) == 9
+    assert now["stars/v1"]["state"] == []
+    assert await store.database.read(lambda: count("labels")) == 14
+    await store.close()
 
 
-def test_a_store_of_schema_9_gets_the_first_labels(address: str) -> None:
-    async def main() -> None:
-        then = await written(address, older.FILE_9)
-        with pytest.raises(StoreError, match=rf"reads version {VERSION}.*then run: trueodds store upgrade"):
-            await open_store(address)
-        lines, say = said()
-        assert await upgrade(address, older.RESTART, say) == {}
-        assert await upgrade(address, older.RESTART, say) is None and len(lines) == 1
-        store = await open_store(address)
-        now = await older.read(store)
-        near(now, {name: part for name, part in then.items() if name != "firsts"})
-        for name, firsts in then["firsts"].items():
-            log = await store.read_labels(*name.split("/"))
-            found = dict(zip(log.ids, log.first_label_L.tolist(), strict=True))
-            assert found == firsts, name
-        await store.close()
-
-    asyncio.run(main())
+async def test_a_store_of_schema_9_gets_the_first_labels(address: str) -> None:
+    then = await written(address, older.FILE_9)
+    with pytest.raises(StoreError, match=rf"reads version {VERSION}.*then run: trueodds store upgrade"):
+        await open_store(address)
+    lines, say = said()
+    assert await upgrade(address, older.RESTART, say) == {}
+    assert await upgrade(address, older.RESTART, say) is None and len(lines) == 1
+    store = await open_store(address)
+    now = await older.read(store)
+    near(now, {name: part for name, part in then.items() if name != "firsts"})
+    for name, firsts in then["firsts"].items():
+        log = await store.read_labels(*name.split("/"))
+        found = dict(zip(log.ids, log.first_label_L.tolist(), strict=True))
+        assert found == firsts, name
+    await store.close()
 
 
-def test_a_first_label_that_is_lost_is_the_predicted_one_or_unknown(tmp_path: Path) -> None:
+async def test_a_first_label_that_is_lost_is_the_predicted_one_or_unknown(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     firsts = older.load_sqlite(path, older.FILE_9)["firsts"]["levels/v1"]
     with contextlib.closing(sqlite3.connect(path)) as db:
         db.execute("DELETE FROM replaced WHERE version = 5 AND prediction IN ('level-3', 'level-4')")
         db.commit()
-    asyncio.run(upgrade(str(path), older.RESTART, print))
-
-    async def main() -> None:
-        store = await open_store(str(path))
-        log = await store.read_labels("levels", "v1")
-        found = dict(zip(log.ids, log.first_label_L.tolist(), strict=True))
-        await store.close()
-        assert found == firsts | {"level-4": -1}, "level-3 was right at first, level-4 was wrong"
-
-    asyncio.run(main())
+    await upgrade(str(path), older.RESTART, print)
+    store = await open_store(str(path))
+    log = await store.read_labels("levels", "v1")
+    found = dict(zip(log.ids, log.first_label_L.tolist(), strict=True))
+    await store.close()
+    assert found == firsts | {"level-4": -1}, "level-3 was right at first, level-4 was wrong"
 
 
 @pytest.mark.parametrize("decision", ["as_stored", "as_names", "void"])
-def test_labels_in_doubt_are_settled(address: str, decision: Meaning) -> None:
+async def test_labels_in_doubt_are_settled(address: str, decision: Meaning) -> None:
     """As stored: all as it was. As names: each index is the class of that name. Void: as if they had never come."""
-
-    async def main() -> None:
-        then = await written(address)
-        await upgrade(address, older.RESTART, print)
-        store = await open_store(address)
-        planned = await store.settle_labels(LabelSelection(), settling(decision), dry_run=True)
-        assert await store.settle_labels(LabelSelection(), settling(decision), limit=2) == planned
-        now = await older.read(store)
-        for name in ("pets/v1", "fraud/v1"):
-            near(now[name], then[name])
-        log = then["stars/v1"]["log"]
-        if decision == "as_stored":
-            for name in STARS:
-                near(
-                    {k: v for k, v in now[name].items() if k != "state"},
-                    {k: v for k, v in then[name].items() if k != "state"},
-                )
-            assert planned[0]["stars", "v1"] == SettleCounts(confirmed=9)
-            taken = await store.update_state("stars", "v1", "log", older.log_of)
-            assert sorted(taken) == sorted(then["stars/v1"]["state"])
-        elif decision == "as_names":  # index 0 is no name, so it waits on
-            assert now["stars/v1"]["log"] == {id_: label - 1 for id_, label in log.items() if label}
-            assert planned[0]["stars", "v1"] == SettleCounts(confirmed=8, waiting=1)
-        else:
-            assert now["stars/v1"]["log"] == {} and planned[0]["stars", "v1"] == SettleCounts(voided=9)
-        left = 1 if decision == "as_names" else 0
-        assert await store.count_doubtful("stars", "v1") == left
-        assert [s.labels for s in await store.read_settlements("stars", "v1")] == [9 - left]
-        assert planned[1] == (SettleCounts(voided=1) if decision == "void" else SettleCounts(confirmed=1))
-        assert (await store.settle_labels(LabelSelection(), settling("void")))[1] == SettleCounts()
-        await store.close()
-
-    asyncio.run(main())
+    then = await written(address)
+    await upgrade(address, older.RESTART, print)
+    store = await open_store(address)
+    planned = await store.settle_labels(LabelSelection(), settling(decision), dry_run=True)
+    assert await store.settle_labels(LabelSelection(), settling(decision), limit=2) == planned
+    now = await older.read(store)
+    for name in ("pets/v1", "fraud/v1"):
+        near(now[name], then[name])
+    log = then["stars/v1"]["log"]
+    if decision == "as_stored":
+        for name in STARS:
+            near(
+                {k: v for k, v in now[name].items() if k != "state"},
+                {k: v for k, v in then[name].items() if k != "state"},
+            )
+        assert planned[0]["stars", "v1"] == SettleCounts(confirmed=9)
+        taken = await store.update_state("stars", "v1", "log", older.log_of)
+        assert sorted(taken) == sorted(then["stars/v1"]["state"])
+    elif decision == "as_names":  # index 0 is no name, so it waits on
+        assert now["stars/v1"]["log"] == {id_: label - 1 for id_, label in log.items() if label}
+        assert planned[0]["stars", "v1"] == SettleCounts(confirmed=8, waiting=1)
+    else:
+        assert now["stars/v1"]["log"] == {} and planned[0]["stars", "v1"] == SettleCounts(voided=9)
+    left = 1 if decision == "as_names" else 0
+    assert await store.count_doubtful("stars", "v1") == left
+    assert [s.labels for s in await store.read_settlements("stars", "v1")] == [9 - left]
+    assert planned[1] == (SettleCounts(voided=1) if decision == "void" else SettleCounts(confirmed=1))
+    assert (await store.settle_labels(LabelSelection(), settling("void")))[1] == SettleCounts()
+    await store.close()
 
 
-def test_labels_in_doubt_by_import_and_those_that_come_anew(address: str) -> None:
-    async def main() -> None:
-        await written(address)
-        await upgrade(address, older.RESTART, print)
-        store = await open_store(address)
-        counts, _ = await store.settle_labels(LabelSelection("as-names", model="stars"), settling("as_stored"))
-        assert counts == dict.fromkeys([("stars", "v1"), ("stars~shadow", "v2")], SettleCounts(confirmed=3))
-        await store.put_labels([Label("review-0", "4")])
-        assert await store.count_doubtful("stars", "v1") == 5
-        voiding = Voiding(LabelSelection("as-numbers"), older.START, "Ada", "unknown")
-        voided, _ = await store.void_labels(voiding, older.RESTART)
-        assert voided["stars", "v1"].removed == 4  # the fifth had been corrected, which stays in doubt
-        assert await store.count_doubtful("stars", "v1") == 1
-        assert (await store.read_labels("stars", "v1")).ids == ["review-6", "review-7", "review-8", "review-0"]
-        await store.close()
-
-    asyncio.run(main())
+async def test_labels_in_doubt_by_import_and_those_that_come_anew(address: str) -> None:
+    await written(address)
+    await upgrade(address, older.RESTART, print)
+    store = await open_store(address)
+    counts, _ = await store.settle_labels(LabelSelection("as-names", model="stars"), settling("as_stored"))
+    assert counts == dict.fromkeys([("stars", "v1"), ("stars~shadow", "v2")], SettleCounts(confirmed=3))
+    await store.put_labels([Label("review-0", "4")])
+    assert await store.count_doubtful("stars", "v1") == 5
+    voiding = Voiding(LabelSelection("as-numbers"), older.START, "Ada", "unknown")
+    voided, _ = await store.void_labels(voiding, older.RESTART)
+    assert voided["stars", "v1"].removed == 4  # the fifth had been corrected, which stays in doubt
+    assert await store.count_doubtful("stars", "v1") == 1
+    assert (await store.read_labels("stars", "v1")).ids == ["review-6", "review-7", "review-8", "review-0"]
+    await store.close()
 
 
-def test_a_held_label_in_doubt_stays_in_doubt_when_its_prediction_comes(address: str) -> None:
-    async def main() -> None:
-        await written(address)
-        await upgrade(address, older.RESTART, print)
-        store = await open_store(address)
-        later = older.answers(older.STARS, 1, 9, own="review-9")
-        await store.put_predictions(later)  # review-90, which came as the integer 3
-        assert await store.count_doubtful("stars", "v1") == 10
-        assert not len(await store.read_labels("stars", "v1"))
-        await store.settle_labels(LabelSelection("early"), settling("as_names"))
-        log = await store.read_labels("stars", "v1")
-        assert (log.ids, log.label_L.tolist()) == (["review-90"], [2])
-        await store.close()
-
-    asyncio.run(main())
+async def test_a_held_label_in_doubt_stays_in_doubt_when_its_prediction_comes(address: str) -> None:
+    await written(address)
+    await upgrade(address, older.RESTART, print)
+    store = await open_store(address)
+    later = older.answers(older.STARS, 1, 9, own="review-9")
+    await store.put_predictions(later)  # review-90, which came as the integer 3
+    assert await store.count_doubtful("stars", "v1") == 10
+    assert not len(await store.read_labels("stars", "v1"))
+    await store.settle_labels(LabelSelection("early"), settling("as_names"))
+    log = await store.read_labels("stars", "v1")
+    assert (log.ids, log.label_L.tolist()) == (["review-90"], [2])
+    await store.close()
 
 
 def test_a_file_that_is_open_is_refused_and_a_failure_leaves_it(tmp_path: Path) -> None:
@@ -252,7 +232,7 @@ def test_which_integers_are_ambiguous(names: tuple[str, ...], ambiguous: bool) -
     assert is_ambiguous(names) == ambiguous
 
 
-def test_stores_open_after_an_upgrade_as_new_ones(address: str) -> None:
+async def test_stores_open_after_an_upgrade_as_new_ones(address: str) -> None:
     """An upgraded store takes answers and labels, and compacts, beside what it held."""
 
     async def main(store: Store) -> None:
@@ -266,11 +246,8 @@ def test_stores_open_after_an_upgrade_as_new_ones(address: str) -> None:
         assert after["pets/v1"]["labelled"][0] == before["pets/v1"]["labelled"][0] + 5
         near(after["fraud/v1"], before["fraud/v1"])
 
-    async def run() -> None:
-        await written(address)
-        await upgrade(address, older.RESTART, print)
-        store = await open_store(address)
-        await main(store)
-        await store.close()
-
-    asyncio.run(run())
+    await written(address)
+    await upgrade(address, older.RESTART, print)
+    store = await open_store(address)
+    await main(store)
+    await store.close()

@@ -201,11 +201,7 @@ class Objects:
                 return
 
     def _writable(self) -> tuple[Any, str]:
-        """Return the file system of a URL that supports publishing.
-
-        Raises:
-            BucketError: The URL can only be read.
-        """
+        """Return the file system of a URL that supports publishing."""
         if self._scheme not in CONDITIONS:
             raise BucketError(f"{self.url} can only be read; models are published to s3://bucket/prefix or to a folder")
         return self._file_system

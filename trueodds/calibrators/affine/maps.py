@@ -44,9 +44,7 @@ LARGEST = 1e5
 class Affine(Calibrator):
     """Affine calibrators, p = softmax(W z~ + b) with z~ = z - mean_k z_k."""
 
-    @property
-    def keeps_argmax(self) -> bool:
-        return False
+    keeps_argmax = False
 
     @abstractmethod
     def _weights(self) -> Array:
@@ -107,10 +105,6 @@ class BiasCorrectedTemperature(Affine):
         super().__post_init__()
         check_temperature(self.temperature, self.bound)
         object.__setattr__(self, "bias_C", frozen_array(self.bias_C, "bias_C", (None,)))
-
-    @property
-    def at_bound(self) -> bool:
-        return self.bound is not None
 
     @classmethod
     def fit(cls, logits_NC: Logits, labels_N: Labels, *, shrinkage: float = SHRINKAGE, intercept: float = 1.0) -> Self:
@@ -173,10 +167,6 @@ class Vector(Affine):
         scale, x_NC, _ = scale_logits(logits_NC, labels_N)
         weight_C, bias_C = Multinomial(x_NC, labels_N, "diagonal").solve(0.0, STEEPEST, cls.name)
         return cls(weight_C / scale, bias_C, STEEPEST / scale)
-
-    @property
-    def at_bound(self) -> bool:
-        return bool(self._fit_warnings())
 
     def _fit_warnings(self) -> list[str]:
         return slope_notes(self._weights(), self.steepest)

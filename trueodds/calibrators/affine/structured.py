@@ -45,12 +45,8 @@ class StructuredVector(Vector):
     """
 
     name: ClassVar[str] = "structured_vector"
+    free_parameters = 0  # the penalty regularises all
     checks: ClassVar[Mapping[str, OptionCheck]] = {"diagonal": RIDGE, "intercept": RIDGE, "shrinkage": Number(0.0, 1e6)}
-
-    @property
-    def free_parameters(self) -> int:
-        """Always 0: the penalty regularises all parameters."""
-        return 0
 
     @classmethod
     def fit(
@@ -89,17 +85,13 @@ class StructuredMatrix(Matrix):
     """
 
     name: ClassVar[str] = "structured_matrix"
+    free_parameters = 0  # the penalty regularises all
     checks: ClassVar[Mapping[str, OptionCheck]] = {
         "diagonal": RIDGE,
         "off_diagonal": RIDGE,
         "intercept": RIDGE,
         "shrinkage": Number(0.0, 1e6),
     }
-
-    @property
-    def free_parameters(self) -> int:
-        """Always 0: the penalty regularises all parameters."""
-        return 0
 
     @classmethod
     def fit(  # type: ignore[override]  # every calibrator has keyword options of its own

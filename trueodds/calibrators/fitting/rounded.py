@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
-from scipy.special import log_softmax
+import scipy
 
 from trueodds.calibrators.base import Calibrator, Labels, Logits, row_blocks
 from trueodds.calibrators.checks import check_number
@@ -179,7 +178,7 @@ def zeros_loss(theta_3: Array, logits_NC: Logits, labels_N: Labels, step: float)
         changed_NC = rows.move(power, shift)
         z_NC = scale * (rows.log_NC - rows.below_NC + changed_NC)
         labels, numbers = labels_N[block], np.arange(len(z_NC))
-        result_NC = log_softmax(z_NC, axis=1)
+        result_NC = scipy.special.log_softmax(z_NC, axis=1)
         loss -= result_NC[numbers, labels].sum()
         residual_NC = np.exp(result_NC)
         residual_NC[numbers, labels] -= 1
@@ -217,7 +216,7 @@ class _ZeroRows:
 
     @classmethod
     def of(cls, logits_NC: Logits, step: float) -> Self:
-        log_NC = log_softmax(logits_NC.astype(np.float64, copy=False), axis=1)
+        log_NC = scipy.special.log_softmax(logits_NC.astype(np.float64, copy=False), axis=1)
         zero_NC = log_NC < math.log(_UP_TO_HALF * step)
         below_NC = np.where(zero_NC, np.minimum(log_NC - math.log(step / 2), 0.0), 0.0)
         certain_N1 = zero_NC.sum(axis=1, keepdims=True) == log_NC.shape[1] - 1

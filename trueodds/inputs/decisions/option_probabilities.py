@@ -19,6 +19,10 @@ REFUSAL = "refusal"
 """Type of an answer that the host declined to give."""
 MASSES = ("option_mass", "label_mass")
 _BELONGS = "does the response belong to this request?"
+Numbers = tuple[tuple[str, ...], list[float]]
+"""Names of the classes, and their probabilities."""
+Pairs = list[tuple[Any, Any]]
+"""Options of an answer with their probabilities, as it gives them."""
 
 
 class AnswerError(ValueError):
@@ -53,61 +57,56 @@ def reading_of(shape: str, question: Question, answer: Any, response: dict[str, 
     return Reading(classes, tuple(max(number, 0.0) for number in numbers), _mass(answer, response))
 
 
-def _binary(key: str) -> Callable[[Question, dict[str, Any]], tuple[tuple[str, ...], list[float]]]:
-    def read(question: Question, answer: dict[str, Any]) -> tuple[tuple[str, ...], list[float]]:
+def _binary(key: str) -> Callable[[Question, dict[str, Any]], Numbers]:
+    def read(question: Question, answer: dict[str, Any]) -> Numbers:
         p = _number(key, answer.get(key))
         return question.classes, [round(1 - p, 15), p]  # 0.1, not 0.09999999999999998: rounded numbers stay rounded
 
     return read
 
 
-def _listed_choice(question: Question, answer: dict[str, Any]) -> tuple[tuple[str, ...], list[float]]:
-    entries = _entries(answer)
+def _choice(question: Question, answer: dict[str, Any], pairs: Pairs) -> Numbers:
     places = {_key(option): k for k, option in enumerate(question.options)}
-    found = dict[int, float]()
-    for entry in entries:
-        _put(found, places.get(_key(entry.get("value"))), entry.get("value"), entry, question)
-    _check_choice(places, answer)
-    return question.classes, _complete(found, question)
+    numbers = _by_place(pairs, places, question)
+    if (chosen := answer.get("choice")) is not None and _key(chosen) not in places:
+        raise AnswerError(f"the choice is {short(chosen)}, which was not offered; {_BELONGS}")
+    return question.classes, _complete(numbers, question)
 
 
-def _keyed_choice(question: Question, answer: dict[str, Any]) -> tuple[tuple[str, ...], list[float]]:
-    probabilities = _by_option(answer)
-    places = {_key(option): k for k, option in enumerate(question.options)}
-    found = dict[int, float]()
-    for option, p in probabilities.items():
-        _put(found, places.get(_key(option)), option, {"probability": p}, question)
-    _check_choice(places, answer)
-    return question.classes, _complete(found, question)
+def _score(question: Question, pairs: Pairs) -> Numbers:
+    """Read the probabilities of levels that are given by number."""
+    levels = [level for level, _ in pairs]
+    numbers = _by_place(pairs, _levels(levels, question), question)
+    names = tuple(str(min(levels) + k) for k in range(len(question.options)))
+    return names, _complete(numbers, question)
 
 
-def _listed_score(question: Question, answer: dict[str, Any]) -> tuple[tuple[str, ...], list[float]]:
+def _listed_choice(question: Question, answer: dict[str, Any]) -> Numbers:
+    return _choice(question, answer, [(entry.get("value"), entry.get("probability")) for entry in _entries(answer)])
+
+
+def _keyed_choice(question: Question, answer: dict[str, Any]) -> Numbers:
+    return _choice(question, answer, [*_by_option(answer).items()])
+
+
+def _listed_score(question: Question, answer: dict[str, Any]) -> Numbers:
     entries = _entries(answer)
     labels = [entry.get("label") for entry in entries]
-    found = dict[int, float]()
     if len(set(question.options)) == len(question.options) and None not in labels:
         places = {_key(option): k for k, option in enumerate(question.options)}
-        for entry in entries:
-            _put(found, places.get(_key(entry["label"])), entry["label"], entry, question)
-        return question.classes, _complete(found, question)
-    numbers = [entry.get("value") for entry in entries]
-    places = _levels(numbers, question)
-    for entry in entries:
-        _put(found, places.get(_key(entry.get("value"))), entry.get("value"), entry, question)
-    return _level_names(numbers, question), _complete(found, question)
+        pairs = [(entry["label"], entry.get("probability")) for entry in entries]
+        return question.classes, _complete(_by_place(pairs, places, question), question)
+    return _score(question, [(entry.get("value"), entry.get("probability")) for entry in entries])
 
 
-def _keyed_score(question: Question, answer: dict[str, Any]) -> tuple[tuple[str, ...], list[float]]:
-    probabilities = _by_option(answer)
-    found = dict[int, float]()
-    numbers = [int(key) if key.isascii() and key.isdecimal() and len(key) < 9 else key for key in probabilities]
-    places = _levels(numbers, question)
-    for level, p in zip(numbers, probabilities.values(), strict=True):
-        _put(found, places.get(_key(level)), level, {"probability": p}, question)
-    return _level_names(numbers, question), _complete(found, question)
+def _keyed_score(question: Question, answer: dict[str, Any]) -> Numbers:
+    def level_of(key: str) -> int | str:
+        return int(key) if key.isascii() and key.isdecimal() and len(key) < 9 else key
+
+    return _score(question, [(level_of(key), p) for key, p in _by_option(answer).items()])
 
 
-_NUMBERS: dict[tuple[str, str], Callable[[Question, dict[str, Any]], tuple[tuple[str, ...], list[float]]]] = {
+_NUMBERS: dict[tuple[str, str], Callable[[Question, dict[str, Any]], Numbers]] = {
     ("decisions", "binary"): _binary("probability"),
     ("decisions", "choice"): _listed_choice,
     ("decisions", "score"): _listed_score,
@@ -148,22 +147,17 @@ def _levels(numbers: list[Any], question: Question) -> dict[tuple[str, Any], int
     return {_key(first + k): k for k in range(count)}
 
 
-def _level_names(numbers: list[Any], question: Question) -> tuple[str, ...]:
-    return tuple(str(min(numbers) + k) for k in range(len(question.options)))
-
-
-def _put(numbers: dict[int, float], place: int | None, option: Any, entry: dict[str, Any], question: Question) -> None:
-    if place is None:
-        offered = quotes([str(o) for o in question.options], 5)
-        raise AnswerError(f"{short(option)} is not an option that was offered ({offered}); {_BELONGS}")
-    if place in numbers:
-        raise AnswerError(f"{short(option)} has two probabilities; expected one per option")
-    numbers[place] = _number(f"the probability of {short(option)}", entry.get("probability"))
-
-
-def _check_choice(places: dict[tuple[str, Any], int], answer: dict[str, Any]) -> None:
-    if (chosen := answer.get("choice")) is not None and _key(chosen) not in places:
-        raise AnswerError(f"the choice is {short(chosen)}, which was not offered; {_BELONGS}")
+def _by_place(pairs: Pairs, places: dict[tuple[str, Any], int], question: Question) -> dict[int, float]:
+    """Return the probability at each place among the question's options."""
+    numbers = dict[int, float]()
+    for option, p in pairs:
+        if (place := places.get(_key(option))) is None:
+            offered = quotes([str(o) for o in question.options], 5)
+            raise AnswerError(f"{short(option)} is not an option that was offered ({offered}); {_BELONGS}")
+        if place in numbers:
+            raise AnswerError(f"{short(option)} has two probabilities; expected one per option")
+        numbers[place] = _number(f"the probability of {short(option)}", p)
+    return numbers
 
 
 def _complete(numbers: dict[int, float], question: Question) -> list[float]:

@@ -125,11 +125,7 @@ def _answer(shape: Shape, model: str, question: Question, answer: Any, response:
 
 
 def _of_list(questions: list[Any], answers: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield the name, the question and the answer of each question of a list. A text says why there is no answer.
-
-    Raises:
-        PairError: There are more answers than questions, or fewer, or none has its question's name.
-    """
+    """Yield the name, the question and the answer of each question of a list. A text says why there is no answer."""
     if len(questions) != len(answers):
         counts = f"{plural(len(questions), 'question')} and {plural(len(answers), 'answer')}"
         raise PairError(f"there are {counts}, but expected one for each; {_BELONGS}")
@@ -146,9 +142,6 @@ def _of_object(questions: dict[str, Any], answers: Any) -> Iterator[tuple[Any, A
     """Yield the name, the question and the answer of each question of an object; then the answers without a question.
 
     A text says why there is no answer.
-
-    Raises:
-        PairError: No answer has the name of a question.
     """
     if not questions.keys() & answers.keys():
         raise PairError(f"the answers are named {_names(answers)}, the questions {_names(questions)}; {_BELONGS}")

@@ -16,9 +16,9 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from trueodds.errors import MissingExtraError
 from trueodds.inputs.image import formats, png
+from trueodds.processes.choices import MAX_PIXELS
 
 Pixels = npt.NDArray[np.uint8]
-MAX_PIXELS = 4096 * 4096
 CUT_SHORT = re.compile("premature end|instead of RST|bad Huffman code", re.IGNORECASE)
 """libjpeg's warnings about missing or invalid image data."""
 ORIENTATION = 0x0112  # the EXIF tag; values from 5 on exchange width and height
@@ -139,11 +139,7 @@ def _check_still(image: Image.Image) -> None:
 
 
 def _check_whole(data: bytes, image: Image.Image) -> None:
-    """Check that the image data are complete. Pillow fills missing data with black or grey.
-
-    Raises:
-        ValueError: There are fewer data than the header states.
-    """
+    """Check that the image data are complete. Pillow fills missing data with black or grey."""
     if image.format == "PNG":
         png.check_whole(data)
         return

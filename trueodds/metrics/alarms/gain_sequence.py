@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
-from scipy.special import logsumexp
+import scipy
 
 from trueodds.sums.inputs import Array, as_numbers, check_level, is_number
 
@@ -133,7 +132,7 @@ def gain_evidence(
     """
     gain, weight = _check(gain_N, least, most, weight_N)
     above_N, below_N = (
-        logsumexp(np.cumsum(bets(d_N, limit, weight), axis=0) + np.log(SHARES), axis=1)
+        scipy.special.logsumexp(np.cumsum(bets(d_N, limit, weight), axis=0) + np.log(SHARES), axis=1)
         for d_N, limit in ((gain, least), (-gain, -most))
     )
     return above_N, below_N
@@ -172,7 +171,7 @@ def limit_of(paid_K: Array, widest: float, threshold: float) -> float:
     stake_K = STAKES / widest
 
     def excess(total: float) -> float:
-        return float(logsumexp(paid_K - stake_K * total + np.log(SHARES))) - threshold
+        return float(scipy.special.logsumexp(paid_K - stake_K * total + np.log(SHARES))) - threshold
 
     low = float(((paid_K + np.log(SHARES) - threshold) / stake_K).max())
     high = float(((paid_K - threshold) / stake_K).max())
@@ -183,7 +182,7 @@ def _more(paid_K: Array, labels: int, threshold: float) -> int | None:
     """Return the number of labels until the evidence suffices, if each stake keeps earning at its average rate."""
 
     def enough(count: float) -> bool:
-        return float(logsumexp(paid_K * (count / labels) + np.log(SHARES))) >= threshold
+        return float(scipy.special.logsumexp(paid_K * (count / labels) + np.log(SHARES))) >= threshold
 
     if not enough(MOST_LABELS):
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Self
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from trueodds.metrics.alarms.anytime import AnytimeTest
 from trueodds.metrics.alarms.payoffs import payoffs
 from trueodds.metrics.alarms.sequential import BLOCK, EProcess
-from trueodds.metrics.alarms.stored import StoredState
+from trueodds.metrics.alarms.stored import BlockState
 from trueodds.processes.choices import MOST_RATIO
 from trueodds.sums.inputs import Array, as_numbers, is_number, is_whole, without_noise
 
@@ -75,7 +75,7 @@ def _check(p_N: npt.ArrayLike, positive_N: npt.ArrayLike) -> tuple[Array, npt.ND
 
 
 @dataclass(frozen=True)
-class PositiveEProcess(StoredState, AnytimeTest):
+class PositiveEProcess(BlockState, AnytimeTest):
     """Sequential test that p(positive) is right on average (in the large), up to a ratio and a tolerance.
 
     The null is that at every label, given everything before it, the answers that are being labelled satisfy
@@ -165,23 +165,6 @@ class PositiveEProcess(StoredState, AnytimeTest):
         )
         return end, log_e_B
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain numbers, which `from_json` restores exactly. Wealth and peak are null before the first block."""
-        wealth = None if self.log_wealth is None else list(self.log_wealth)
-        return {"form": self.form, **asdict(self), "log_wealth": wealth, "peak": self.peak if self.blocks else None}
-
     @classmethod
     def _restore(cls, tree: dict[str, Any]) -> Self:
-        state, counts, wealth = cls.start(tree["tolerance"], tree["ratio"]), (tree["blocks"], tree["labels"]), None
-        if not all(is_whole(count) for count in counts) or not 0 <= counts[0] <= counts[1]:
-            raise ValueError(
-                f"{counts[0]!r} blocks of {counts[1]!r} labels; allowed are whole numbers, one or more each"
-            )
-        if (tree["log_wealth"] is None) != (counts[0] == 0):
-            raise ValueError(f"{counts[0]} blocks with wealth {tree['log_wealth']!r:.50}; allowed is null for 0 only")
-        if tree["log_wealth"] is None:
-            return state
-        wealth = tuple(tree["log_wealth"])
-        if len(wealth) != BETS or not np.isfinite([*wealth, tree["peak"]]).all():
-            raise ValueError(f"log_wealth must hold {BETS} finite numbers, one for each bet, and peak one")
-        return replace(state, blocks=counts[0], labels=counts[1], log_wealth=wealth, peak=tree["peak"])
+        return cls.start(tree["tolerance"], tree["ratio"])._after(tree, BETS)

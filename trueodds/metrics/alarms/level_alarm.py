@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp
+import scipy
 
 from trueodds.metrics.alarms.anytime import AnytimeTest
 from trueodds.metrics.alarms.sequential import BLOCK, EProcess
@@ -136,5 +136,5 @@ class OrderedEProcess(StoredState, AnytimeTest):
 
 def _mean(log_e_KB: Array) -> Array:
     """Return the log of the mean over the first axis."""
-    log_e_B: Array = logsumexp(log_e_KB, axis=0) - math.log(len(log_e_KB))
+    log_e_B: Array = scipy.special.logsumexp(log_e_KB, axis=0) - math.log(len(log_e_KB))
     return log_e_B

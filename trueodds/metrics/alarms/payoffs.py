@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from scipy.special import expit, logit
+import scipy
 
 from trueodds.errors import unknown
 from trueodds.sums.bins import CELLS, EDGES
@@ -79,8 +79,8 @@ def _payoffs(null: Null, tolerance: float) -> Payoffs:
 
 
 def _point(slack: float) -> Payoffs:
-    log_odds_C = logit(np.clip(CENTRES, 1e-6, 1 - 1e-6))
-    claims = [expit(log_odds_C / T + b) for T, b in MAPS]
+    log_odds_C = scipy.special.logit(np.clip(CENTRES, 1e-6, 1 - 1e-6))
+    claims = [scipy.special.expit(log_odds_C / T + b) for T, b in MAPS]
     for low, shift in LOCAL:
         inside_C = np.abs(CENTRES - low - 0.1) < 0.1  # no centre lies on an edge
         claims.append(np.where(inside_C, np.clip(CENTRES + shift, 1e-4, 1 - 1e-4), CENTRES))

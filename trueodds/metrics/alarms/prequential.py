@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, log_expit, logit, logsumexp
+import scipy
 
 from trueodds.metrics.alarms.gain_sequence import HELD, SHARES, STAKES, centred_bets, limit_of
 from trueodds.metrics.alarms.sequential import BLOCK
@@ -32,7 +32,8 @@ RIDGE = 10.0
 """Strength of the penalty towards a = 1, b = 0, about that of forty labels of confidence .5."""
 REFIT = 5
 """Blocks between fits."""
-MOST_LOG_ODDS = float(logit(1 - 1e-6))
+SUREST = 1 - 1e-6
+MOST_LOG_ODDS = math.log(SUREST / (1 - SUREST))
 """Largest log odds. Larger confidences count as 1 - 1e-6, served or recalibrated, so that no single label decides."""
 LOWEST, WIDTH, GROUPS = -4.0, 0.32, 41
 CENTRES = LOWEST + WIDTH * (np.arange(GROUPS) + 0.5)
@@ -105,7 +106,7 @@ class Prequential(StoredState):
     @property
     def evidence(self) -> float:
         """log E that the mean gain so far is above 0, in nats. P(ever E >= 1/alpha while it is not) <= alpha."""
-        return float(logsumexp(self.paid_K + np.log(SHARES)))
+        return float(scipy.special.logsumexp(self.paid_K + np.log(SHARES)))
 
     @property
     def gain_lower(self) -> float | None:
@@ -159,7 +160,7 @@ class Prequential(StoredState):
         maps = self.maps_R2
         # The served odds are within the limits already.
         odds_KN = np.vstack([odds_N, maps[:, :1] * odds_N + maps[:, 1:]])
-        loss_K = -log_expit(np.clip(odds_KN, -MOST_LOG_ODDS, MOST_LOG_ODDS) * sign_N).sum(axis=1)
+        loss_K = -scipy.special.log_expit(np.clip(odds_KN, -MOST_LOG_ODDS, MOST_LOG_ODDS) * sign_N).sum(axis=1)
         log_paid_K = self.log_share_K + (loss_K[0] - loss_K)
         highest = log_paid_K.max()
         paid_K = np.exp(log_paid_K - highest)
@@ -224,7 +225,7 @@ def fit(counts_RG2: Array, start_R2: Array) -> Array:
     map_R2, n_RG = start_R2.copy(), counts_RG2.sum(axis=2)
     reach_2E = np.array([[CENTRES[0], CENTRES[-1]], [1.0, 1.0]])
     for _ in range(FIT_STEPS):
-        p_RG = expit(map_R2[:, :1] * CENTRES + map_R2[:, 1:])
+        p_RG = scipy.special.expit(map_R2[:, :1] * CENTRES + map_R2[:, 1:])
         slope_R2 = _gradient(counts_RG2[:, :, 1], n_RG, p_RG, map_R2)
         weight_RG = n_RG * p_RG * (1 - p_RG)
         aa, ab, bb = weight_RG @ CENTRES**2 + RIDGE, weight_RG @ CENTRES, weight_RG.sum(axis=1) + RIDGE
@@ -244,9 +245,11 @@ def objective(counts_G2: Array, map_2: Array) -> tuple[float, Array]:
     """
     a, b = map_2
     z_G = a * CENTRES + b
-    loss = -(counts_G2[:, 1] @ log_expit(z_G) + counts_G2[:, 0] @ log_expit(-z_G))
+    loss = -(counts_G2[:, 1] @ scipy.special.log_expit(z_G) + counts_G2[:, 0] @ scipy.special.log_expit(-z_G))
     counts_1G2 = counts_G2[None]
-    slope = _gradient(counts_1G2[:, :, 1], counts_1G2.sum(axis=2), expit(z_G)[None], np.array([[a, b]]))[0]
+    slope = _gradient(counts_1G2[:, :, 1], counts_1G2.sum(axis=2), scipy.special.expit(z_G)[None], np.array([[a, b]]))[
+        0
+    ]
     return float(loss + RIDGE / 2 * ((a - 1) ** 2 + b**2)), slope
 
 
@@ -259,5 +262,5 @@ def _gradient(right_RG: Array, n_RG: Array, p_RG: Array, map_R2: Array) -> Array
 def _odds_and_signs(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> tuple[Array, Array]:
     """Return the log odds of the confidences within the limits, and a sign: 1 if right, -1 if wrong."""
     confidence_N, correct_N = check_top(confidence, correct)
-    odds_N = np.clip(logit(confidence_N), -MOST_LOG_ODDS, MOST_LOG_ODDS)
+    odds_N = np.clip(scipy.special.logit(confidence_N), -MOST_LOG_ODDS, MOST_LOG_ODDS)
     return odds_N, np.where(correct_N, 1.0, -1.0)

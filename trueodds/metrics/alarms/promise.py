@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp
+import scipy
 
 from trueodds.metrics.alarms.anytime import AnytimeTest
 from trueodds.metrics.alarms.stored import StoredState
@@ -157,7 +157,7 @@ class RiskEProcess(StoredState, AnytimeTest):
         needed = math.log(len(ODDS) / alpha)
 
         def is_reached(n: int) -> bool:
-            return float(logsumexp(wealth_K + n * rate_K)) >= needed
+            return float(scipy.special.logsumexp(wealth_K + n * rate_K)) >= needed
 
         high = 1
         while not is_reached(high):
@@ -196,6 +196,6 @@ def log_laid(number_N: npt.NDArray[np.int64]) -> Array:
 def _value(log_wealth_NK: Array, number_N: npt.NDArray[np.int64]) -> Array:
     """Compute log E after label number 1, 2, ..."""
     not_laid_N = -np.log1p(np.log2(number_N + 1.0))
-    mean_N = logsumexp(log_wealth_NK, axis=1) - math.log(log_wealth_NK.shape[1])
+    mean_N = scipy.special.logsumexp(log_wealth_NK, axis=1) - math.log(log_wealth_NK.shape[1])
     log_e_N: Array = np.logaddexp(not_laid_N, mean_N)
     return log_e_N

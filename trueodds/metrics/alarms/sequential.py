@@ -15,16 +15,16 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp
+import scipy
 
 from trueodds.metrics.alarms.anytime import AnytimeTest
 from trueodds.metrics.alarms.payoffs import Null, payoffs
-from trueodds.metrics.alarms.stored import StoredState
+from trueodds.metrics.alarms.stored import BlockState
 from trueodds.sums.bins import cell_of
 from trueodds.sums.inputs import Array, as_array, check_top, is_number, is_whole
 from trueodds.sums.sums import CalibrationSums
@@ -36,7 +36,7 @@ BLOCK = 20
 
 
 @dataclass(frozen=True)
-class _Wealth(StoredState):
+class _Wealth(BlockState):
     """Wealth of each bet after some blocks, all in logs. Nothing overflows, and 10^7 labels cost no accuracy."""
 
     null: Null
@@ -155,28 +155,10 @@ class _Wealth(StoredState):
             self.value(np.array(self.log_wealth), payoffs(self.null, self.tolerance).log_weight_K, self.blocks)
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain numbers, which `from_json` restores exactly. Wealth and peak are null before the first block."""
-        peak = self.peak if self.blocks else None
-        wealth = None if self.log_wealth is None else list(self.log_wealth)
-        return {"form": self.form, **asdict(self), "log_wealth": wealth, "peak": peak}
-
     @classmethod
     def _restore(cls, tree: dict[str, Any]) -> Self:
-        for name in ("blocks", "labels"):
-            if not is_whole(tree[name]):
-                raise TypeError(f"{name} is {tree[name]!r}; allowed are whole numbers")
-        state, wealth, counted = cls.start(tree["null"], tree["tolerance"]), tree["log_wealth"], tree["blocks"]
-        if (wealth is None) != (counted == 0) or not 0 <= counted <= tree["labels"]:
-            raise ValueError(
-                f"{counted} blocks of {tree['labels']} labels; allowed: one or more each, null wealth for 0"
-            )
-        if wealth is None:
-            return state
-        expected = len(payoffs(state.null, state.tolerance).log_weight_K)
-        if len(wealth) != expected or not np.isfinite([*wealth, tree["peak"]]).all():
-            raise ValueError(f"log_wealth must hold {expected} finite numbers, one for each bet, and peak one")
-        return replace(state, **{name: tree[name] for name in ("blocks", "labels", "peak")}, log_wealth=tuple(wealth))
+        state = cls.start(tree["null"], tree["tolerance"])
+        return state._after(tree, len(payoffs(state.null, state.tolerance).log_weight_K))
 
 
 class EProcess(_Wealth, AnytimeTest):
@@ -218,7 +200,7 @@ class EProcess(_Wealth, AnytimeTest):
     @staticmethod
     def value(log_wealth_K: Array, log_weight_K: Array, blocks: int | Integers) -> Array:
         not_laid = -np.log1p(np.log2(np.add(blocks, 1.0)))
-        log_e: Array = np.logaddexp(not_laid, logsumexp(log_wealth_K + log_weight_K, axis=-1))
+        log_e: Array = np.logaddexp(not_laid, scipy.special.logsumexp(log_wealth_K + log_weight_K, axis=-1))
         return log_e
 
 
@@ -272,7 +254,7 @@ class ShiryaevRoberts(_Wealth):
 
     @staticmethod
     def value(log_wealth_K: Array, log_weight_K: Array, blocks: int | Integers) -> Array:
-        log_r: Array = logsumexp(log_wealth_K + log_weight_K, axis=-1)
+        log_r: Array = scipy.special.logsumexp(log_wealth_K + log_weight_K, axis=-1)
         return log_r
 
 

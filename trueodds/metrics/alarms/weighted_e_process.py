@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp
+import scipy
 
 from trueodds.metrics.alarms.anytime import AnytimeTest
 from trueodds.metrics.alarms.payoffs import TURN, payoffs
@@ -83,7 +83,7 @@ class WeightedEProcess(StoredState, AnytimeTest):
     @property
     def log_e(self) -> float:
         """log E in nats, after every label so far; 0 at the start."""
-        return float(logsumexp(self.log_wealth)) - math.log(len(self.log_wealth))
+        return float(scipy.special.logsumexp(self.log_wealth)) - math.log(len(self.log_wealth))
 
     def advance(
         self, confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike, propensity_N: npt.ArrayLike
@@ -121,7 +121,7 @@ class WeightedEProcess(StoredState, AnytimeTest):
         paid_NK[0] = self.log_wealth
         paid_NK[1:][kept] = self._log_payoffs(confidence[kept], correct[kept], self.floor / propensity[kept])
         wealth_NK = np.cumsum(paid_NK, axis=0)[1:]
-        log_e_N: Array = logsumexp(wealth_NK, axis=1) - math.log(wealth_NK.shape[1])
+        log_e_N: Array = scipy.special.logsumexp(wealth_NK, axis=1) - math.log(wealth_NK.shape[1])
         if not len(confidence):
             return self, log_e_N
         end = replace(

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtr
+import scipy
 
 from trueodds.metrics.decisions.risk import least_count, least_counts, risk_p_value
 from trueodds.metrics.intervals.binomial import binomial_interval
@@ -208,7 +208,7 @@ def _of_group(
         surest = math.ceil(n * LEAST_SHARE)
         if more is None and surest >= JUDGED:
             sets = np.array([surest, first + 1])
-            if (bdtr(np.ceil(loss_L[sets - 1]) - 1, sets, limit) >= 1 - alpha).all():
+            if (scipy.special.bdtr(np.ceil(loss_L[sets - 1]) - 1, sets, limit) >= 1 - alpha).all():
                 return replace(tried, reason="none")
         return replace(tried, more_labels=more or max(math.ceil(needed / LEAST_SHARE) - n, 0) or None)
     last = int(ends_K[passed - 1])
@@ -244,7 +244,7 @@ def _first(c_L: Array, price_L: Array, risk: float, alpha: float, binary: bool) 
     loss_K = np.unique(np.geomspace(1, n * risk + 1, LOSSES).round()) - 1
     acted_K = least_counts(loss_K, risk, alpha, n, binary=binary)
     loss_K, acted_K = loss_K[acted_K <= n], acted_K[acted_K <= n].astype(np.int64)
-    passes_K = bdtr(loss_K, acted_K, mean_L[acted_K - 1])
+    passes_K = scipy.special.bdtr(loss_K, acted_K, mean_L[acted_K - 1])
     sure_K = np.flatnonzero(passes_K >= SURE)
     return int(acted_K[sure_K[0] if len(sure_K) else passes_K.argmax()])
 

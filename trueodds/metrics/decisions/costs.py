@@ -151,8 +151,7 @@ def decision_cost(
         labels_N: 1 for a positive row, 0 for a negative one. Leave it out with sums.
         costs: Costs of a missed positive and of a false alarm.
         level: Confidence level of both limits together, inside (0, 1).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The cost, its limits, and the saving of a better threshold.

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtr, rel_entr
+import scipy
 
 from trueodds.sums.inputs import Array
 
@@ -35,11 +35,13 @@ def risk_p_value(loss: npt.ArrayLike, count: npt.ArrayLike, risk: float, *, bina
     """
     loss_K, count_K = np.asarray(loss, np.float64), np.asarray(count).astype(np.int64)
     if binary:
-        return np.asarray(bdtr(loss_K, count_K, risk), np.float64)
+        return np.asarray(scipy.special.bdtr(loss_K, count_K, risk), np.float64)
     mean_K = np.minimum(loss_K / count_K, risk)
-    hoeffding_K = np.exp(-count_K * (rel_entr(mean_K, risk) + rel_entr(1 - mean_K, 1 - risk)))
+    hoeffding_K = np.exp(
+        -count_K * (scipy.special.rel_entr(mean_K, risk) + scipy.special.rel_entr(1 - mean_K, 1 - risk))
+    )
     whole_K = np.minimum(np.ceil(loss_K - 1e-9), count_K)
-    bentkus_K = np.e * bdtr(whole_K, count_K, risk)
+    bentkus_K = np.e * scipy.special.bdtr(whole_K, count_K, risk)
     return np.asarray(np.minimum(hoeffding_K, bentkus_K), np.float64)
 
 

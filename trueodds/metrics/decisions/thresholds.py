@@ -116,8 +116,7 @@ def thresholds(
         labels_N: 1 for a positive row, 0 for a negative one. Leave it out with sums.
         at: Thresholds, in [0, 1].
         level: Confidence level of both limits together, inside (0, 1).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The results of each threshold.

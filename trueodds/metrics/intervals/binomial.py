@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaincinv, gammaln
+import scipy
 
 from trueodds.sums.inputs import Array, as_numbers, check_level
 
@@ -39,8 +39,8 @@ def binomial_interval(right: npt.ArrayLike, count: npt.ArrayLike, *, level: floa
         raise ValueError("right must lie between 0 and count in every entry")
     check_level(level)
     q, wrong_B = (1 - level) / 2, count_B - right_B
-    low_B = np.where(right_B > 0, betaincinv(np.maximum(right_B, 1), wrong_B + 1, q), 0.0)
-    high_B = np.where(wrong_B > 0, betaincinv(right_B + 1, np.maximum(wrong_B, 1), 1 - q), 1.0)
+    low_B = np.where(right_B > 0, scipy.special.betaincinv(np.maximum(right_B, 1), wrong_B + 1, q), 0.0)
+    high_B = np.where(wrong_B > 0, scipy.special.betaincinv(right_B + 1, np.maximum(wrong_B, 1), 1 - q), 1.0)
     return low_B, high_B
 
 
@@ -58,7 +58,13 @@ def mean_deviation(mean_B: Array, count_B: Array, variance_B: Array) -> Array:
     mean = rarer_B[some_B]
     p = np.maximum(1 - np.minimum(variance_B[some_B] / mean, 1.0), 1e-12)  # the smallest p: a Poisson distribution
     n, v = mean / p, np.floor(mean) + 1
-    chance = gammaln(n + 1) - gammaln(v + 1) - gammaln(n - v + 1) + v * np.log(p) + (n - v) * np.log1p(-p)
+    chance = (
+        scipy.special.gammaln(n + 1)
+        - scipy.special.gammaln(v + 1)
+        - scipy.special.gammaln(n - v + 1)
+        + v * np.log(p)
+        + (n - v) * np.log1p(-p)
+    )
     deviation_B = np.zeros(len(rarer_B))
     deviation_B[some_B] = 2 * v * (1 - p) * np.exp(chance)
     return deviation_B

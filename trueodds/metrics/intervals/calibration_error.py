@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaincinv, ndtri
+import scipy
 
 from trueodds.metrics.intervals.binomial import binomial_interval, mean_deviation
 from trueodds.metrics.intervals.inversion import GapTerms, Search
@@ -102,8 +102,7 @@ def noise_floor(
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins. With equal widths it must divide 3,000.
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The mean and the 95th percentile.
@@ -125,7 +124,7 @@ def noise_floor(
         return NoiseFloor(mean, mean)
     if float(np.minimum(table.confidence_B, table.count_B - table.confidence_B).sum()) < RARE:
         return _rare_floor(sums, table)
-    return NoiseFloor(mean, float(gammaincinv(mean**2 / variance, 0.95)) * variance / mean)
+    return NoiseFloor(mean, float(scipy.special.gammaincinv(mean**2 / variance, 0.95)) * variance / mean)
 
 
 def _rare_floor(sums: CalibrationSums, table: Bins) -> NoiseFloor:
@@ -198,8 +197,7 @@ def ece_interval(
         bins: Number of bins. With equal widths it must divide 3,000.
         level: Confidence level of both limits together, inside (0, 1).
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The plug-in ECE, the estimate and the limits.
@@ -245,7 +243,7 @@ def interval_of(terms: GapTerms, observed: float, accuracy: float, level: float)
     if min(accuracy, 1 - accuracy) * n < RARE - 1e-6:  # 20 of 400 must not count as 19.999...
         least, most = exact_gap_limits(accuracy, accuracy - float(gap_B.sum()), n, q)
         lower, upper = min(lower, least), max(upper, most)
-    certain = -float(ndtri(q)) * float(np.sqrt(terms.variance_B.sum()))
+    certain = -float(scipy.special.ndtri(q)) * float(np.sqrt(terms.variance_B.sum()))
     return EceInterval(observed, estimate, lower, min(max(upper, estimate, certain), 1.0), level)
 
 

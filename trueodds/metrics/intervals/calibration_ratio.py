@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln, pdtr, pdtrc, xlogy
+import scipy
 
 from trueodds.metrics.alarms.in_the_large import check_ratio
 from trueodds.metrics.intervals.binomial import binomial_interval
@@ -118,8 +118,7 @@ def calibration_ratio(
             shape (N, C) or sums of the top label, the ratio is that of confidence to right answers.
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         level: Confidence level of both limits together, inside (0, 1).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The ratio and its limits.
@@ -197,7 +196,9 @@ def _chance_of_within(mean: int, most: float, level: float) -> float:
     reach = 10 * math.sqrt(mean) + 10
     number_K = np.arange(max(math.floor(mean - reach), 0), math.ceil(mean + reach) + 1, dtype=np.float64)
     q = (1 - level) / 2
-    above_K = np.where(number_K > 0, pdtrc(np.maximum(number_K - 1, 0), mean / most), 1.0)  # P(Poisson >= number)
-    below_K = pdtr(number_K, mean * most)  # P(Poisson <= number)
-    probability_K = np.exp(xlogy(number_K, mean) - mean - gammaln(number_K + 1))
+    above_K = np.where(
+        number_K > 0, scipy.special.pdtrc(np.maximum(number_K - 1, 0), mean / most), 1.0
+    )  # P(Poisson >= number)
+    below_K = scipy.special.pdtr(number_K, mean * most)  # P(Poisson <= number)
+    probability_K = np.exp(scipy.special.xlogy(number_K, mean) - mean - scipy.special.gammaln(number_K + 1))
     return float(probability_K[(above_K <= q) & (below_K <= q)].sum())

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
+import scipy
 
 from trueodds.metrics.intervals.binomial import mean_deviation
 from trueodds.metrics.intervals.calibration_error import RARE, EceInterval, NoiseFloor, exact_gap_limits
@@ -217,8 +217,7 @@ def classwise_ece_interval(
         labels_N: True classes, shape (N,): indices, or names with `classes`.
         bins: Number of bins; it must divide 3,000.
         level: Confidence level of both limits together, inside (0, 1).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The plug-in value, the estimate and the limits.
@@ -253,7 +252,7 @@ def interval_of_cells(
     lower = min(test.first(test.gap_K, 1 - q), test.first(kept_K, 1 - q))
     estimate = test.first(test.gap_K, 0.5)
     upper = max(test.last(raised_K, q), test.last(np.where(size_K > CLEAR, test.gap_K, test.quiet_K), q))
-    upper = max(upper, estimate, -float(ndtri(q)) * float(np.sqrt(cells.variance_K.sum())))
+    upper = max(upper, estimate, -float(scipy.special.ndtri(q)) * float(np.sqrt(cells.variance_K.sum())))
     confidence_N, correct_N = top_labels(probabilities_NC, labels_N)
     accuracy, rows, classes = float(correct_N.mean()), cells.rows, cells.classes
     if min(accuracy, 1 - accuracy) * rows < RARE - 1e-6:

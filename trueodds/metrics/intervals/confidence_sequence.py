@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
+import scipy
 
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.bins import CELLS
 from trueodds.sums.inputs import Array, check_level
-from trueodds.sums.label_forms import as_rows
 
 GAP_STAKES = 0.98 * np.array([0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.3, 0.5])
 WIDTH = 1 / CELLS
@@ -71,8 +70,7 @@ def gap_sequence(
         predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         level: Confidence level of both limits together, inside (0, 1).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The gap and its limits.
@@ -88,9 +86,8 @@ def gap_sequence(
         >>> round(metrics.gap_sequence(sums).upper, 3)
         -0.096
     """
-    predictions, labels_N = as_rows(predictions, labels_N, classes)
     check_level(level)
-    count_C, confidence_C, correct_C = as_sums(predictions, labels_N).cells[:3]
+    count_C, confidence_C, correct_C = as_sums(predictions, labels_N, classes).cells[:3]
     cell = np.flatnonzero(count_C)
     right_M, wrong_M = correct_C[cell], count_C[cell] - correct_C[cell]
     mean_M = np.clip(confidence_C[cell] / count_C[cell], 0.0, 1.0)

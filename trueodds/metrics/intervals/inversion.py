@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from trueodds.sums.inputs import Array
 
@@ -58,7 +58,7 @@ class Search:
         normal_BR = _normals(len(occupied))
         self.normal_BR = normal_BR if occupied.all() else normal_BR[occupied]
         self.room = np.empty(min(BLOCK, len(self.normal_BR)) * DRAWS)
-        self.farthest = -float(ndtri(0.5 / DRAWS))  # the largest |Z| of all draws
+        self.farthest = -float(scipy.special.ndtri(0.5 / DRAWS))  # the largest |Z| of all draws
         self.still_B = self.spread(np.zeros(len(occupied)))
         self.at_zero_R = self.away(np.zeros(len(self.normal_BR)), self.still_B, self.normal_BR)
         self.scale = float(self.at_zero_R.std())  # two ends that are farther apart than this leave most draws open
@@ -167,6 +167,6 @@ def _normals(bins: int) -> Array:
     antithetic draws (whose halves mirror each other if the ECE is 0), the 97.5% level came out as 96.3 to 96.8%.
     """
     rank_BR = np.tile(np.arange(DRAWS, dtype=np.float64), (bins, 1))
-    normal_BR: Array = ndtri((np.random.default_rng(20260101).permuted(rank_BR, axis=1) + 0.5) / DRAWS)
+    normal_BR: Array = scipy.special.ndtri((np.random.default_rng(20260101).permuted(rank_BR, axis=1) + 0.5) / DRAWS)
     normal_BR.flags.writeable = False  # cached, so shared
     return normal_BR

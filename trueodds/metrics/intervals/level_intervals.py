@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
-from scipy.special import stdtrit
+import scipy
 
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.intervals.confidence_sequence import GAP_STAKES, WIDTH, gap_sequence
@@ -92,7 +91,7 @@ def rps_interval(
     mean = rps(sums)
     if n == 1:
         return ScoreInterval(mean, 0.0, most, level)
-    t, parts = float(stdtrit(n - 1, (1 + level) / 2)), _parts(sums)
+    t, parts = float(scipy.special.stdtrit(n - 1, (1 + level) / 2)), _parts(sums)
     if _is_rare(parts):
         below, above = rare_errors(parts, n, t, (1 - level) / 2)
     else:
@@ -192,7 +191,7 @@ def _students(sums: OrderedSums, level: float) -> tuple[float, float]:
     n, total = sums.n, float(count_M @ mean_M)
     # A residual differs from the mean of its cell by at most the cell's width
     squares = float(count_M @ (mean_M**2)) + n * RESIDUAL_WIDTH**2 / 4
-    off = float(stdtrit(n - 1, (1 + level) / 2)) * spread(total, squares, n)
+    off = float(scipy.special.stdtrit(n - 1, (1 + level) / 2)) * spread(total, squares, n)
     most = sums.levels - 1
     return max(most * (-total - off) / n, -most), min(most * (-total + off) / n, most)
 

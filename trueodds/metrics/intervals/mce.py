@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betainc
+import scipy
 
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.intervals.calibration_error import NoiseFloor
@@ -15,7 +15,6 @@ from trueodds.metrics.ranked import whole_bins
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.bins import Binning, Bins
 from trueodds.sums.inputs import Array, check_level
-from trueodds.sums.label_forms import as_rows
 
 STEPS = 2048
 """Steps of the grid over which the distribution function is summed for the mean (10 ms for 15 bins)."""
@@ -81,8 +80,7 @@ def mce_interval(
         bins: Number of bins. With equal widths it must divide 3,000.
         level: Confidence level of both limits together, inside (0, 1).
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The MCE and its limits.
@@ -96,9 +94,8 @@ def mce_interval(
         >>> round(metrics.mce_interval(sums, bins=1).upper, 3)
         0.352
     """
-    predictions, labels_N = as_rows(predictions, labels_N, classes)
     check_level(level)
-    table, share_B = _occupied_bins(whole_bins(as_sums(predictions, labels_N), bins, binning))
+    table, share_B = _occupied_bins(whole_bins(as_sums(predictions, labels_N, classes), bins, binning))
     q, right_B = (1 - level) / 2, np.minimum(table.correct_B, table.count_B)
     low_B, high_B = binomial_interval(right_B, table.count_B, level=(1 - q) ** (1 / len(share_B)))
     lower = max(float(np.maximum(low_B - share_B, share_B - high_B).max()), 0.0)
@@ -132,8 +129,7 @@ def mce_noise_floor(
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins. With equal widths it must divide 3,000.
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The mean and the 95th percentile.
@@ -178,7 +174,9 @@ def _at_most(k_GB: Array, trials_B: Array, chance_GB: Array) -> Array:
     """Compute P(X <= k) for a binomial whose number of trials need not be a whole number."""
     left_GB = trials_B - k_GB
     inside_GB = (k_GB >= 0) & (left_GB > 0)
-    tail_GB = betainc(np.where(inside_GB, left_GB, 1.0), np.where(inside_GB, k_GB + 1, 1.0), 1 - chance_GB)
+    tail_GB = scipy.special.betainc(
+        np.where(inside_GB, left_GB, 1.0), np.where(inside_GB, k_GB + 1, 1.0), 1 - chance_GB
+    )
     probability_GB: Array = np.where(inside_GB, tail_GB, np.where(k_GB < 0, 0.0, 1.0))
     return probability_GB
 

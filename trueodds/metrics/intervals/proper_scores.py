@@ -8,14 +8,13 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaincinv, stdtrit
+import scipy
 
 from trueodds.errors import unknown
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.cells import COLUMNS
 from trueodds.sums.inputs import Array, check_level
-from trueodds.sums.label_forms import as_rows
 from trueodds.sums.losses import SMALLEST_PROBABILITY, WORST_NLL
 from trueodds.sums.rounding import Given
 from trueodds.sums.sums import CalibrationSums
@@ -102,8 +101,7 @@ def score_interval(
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         score: "nll" or "brier".
         level: Confidence level of both limits together, inside (0, 1).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
         resolution: Step of rounded probabilities, as in `nll`. The limits then are those of the estimate: they allow
             for the choice of the rows and not for the rounding.
 
@@ -123,16 +121,15 @@ def score_interval(
         >>> round(metrics.score_interval(probabilities, labels, score="brier").value, 4)
         0.25
     """
-    predictions, labels_N = as_rows(predictions, labels_N, classes)
     if score not in MOST:
         raise unknown("score", score, MOST)
     check_level(level)
-    sums = as_sums(predictions, labels_N, scores=True, resolution=resolution)
+    sums = as_sums(predictions, labels_N, classes, scores=True, resolution=resolution)
     n, total, squares = sums.n, sums.total(score), sums.total(f"{score}_squared")
     mean = total / n
     if n == 1:
         return ScoreInterval(mean, 0.0, MOST[score], level)
-    t, right = float(stdtrit(n - 1, (1 + level) / 2)), sums.total("correct")
+    t, right = float(scipy.special.stdtrit(n - 1, (1 + level) / 2)), sums.total("correct")
     parts = _parts(sums, score)
     if parts.wrong**2 < RARE * parts.wrong_squares or right == n:
         below, above = rare_errors(parts, n, t, (1 - level) / 2)
@@ -151,9 +148,13 @@ def rare_errors(parts: Parts, n: int, t: float, q: float) -> tuple[float, float]
     """Return the distances of the limits from the sum of the score."""
     of_right = t * spread(parts.right, parts.right_squares, n)
     lost, variance = parts.wrong, max(parts.wrong_squares - parts.wrong**2 / n, 0.0)
-    least = variance / lost * float(gammaincinv(lost**2 / variance, q)) if variance > 1e-12 * lost**2 else lost
+    least = (
+        variance / lost * float(scipy.special.gammaincinv(lost**2 / variance, q))
+        if variance > 1e-12 * lost**2
+        else lost
+    )
     more, wider = lost + parts.dearest, variance + parts.dearest**2
-    most = wider / more * float(gammaincinv(more**2 / wider, 1 - q)) if more else 0.0
+    most = wider / more * float(scipy.special.gammaincinv(more**2 / wider, 1 - q)) if more else 0.0
     return float(np.hypot(of_right, lost - least)), float(np.hypot(of_right, most - lost))
 
 

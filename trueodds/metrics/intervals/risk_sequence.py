@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
-from scipy.special import logsumexp
+import scipy
 
 from trueodds.sums.inputs import Array, check_level, is_whole
 
@@ -91,4 +90,4 @@ def _log_wealth(wrong: int, labels: int, m: float, sign: float) -> float:
     """Compute the log of the mean of K_r(m) over the odds ratios above 1 (sign 1) or below 1 (sign -1)."""
     log_ratio_K: Array = sign * LOG_RATIOS
     log_K = log_ratio_K * wrong - labels * np.log1p(m * np.expm1(log_ratio_K))
-    return float(logsumexp(log_K)) - math.log(len(log_K))
+    return float(scipy.special.logsumexp(log_K)) - math.log(len(log_K))

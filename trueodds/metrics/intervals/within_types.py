@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
+import scipy
 
 from trueodds.sums.inputs import Array
 
@@ -26,7 +26,7 @@ class WithinTypes:
         """Return half the width of the confidence interval at this level: t times the standard error."""
         if not self.degrees:
             return math.nan
-        return float(stdtrit(self.degrees, (1 + level) / 2)) * self.standard_error
+        return float(scipy.special.stdtrit(self.degrees, (1 + level) / 2)) * self.standard_error
 
 
 def within_types(values_TS: npt.ArrayLike) -> WithinTypes:

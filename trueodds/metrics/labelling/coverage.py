@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import chdtrc, erfc
+import scipy
 
 from trueodds.metrics.labelling.strata import Strata, answer_counts
 from trueodds.metrics.scores import as_sums
@@ -172,7 +172,9 @@ def choice_of_labels(labelled: CalibrationSums, answers_C: npt.ArrayLike) -> Cho
 
     observed, total = float(chi_square(label_K)), float(answer_K.sum())
     if len(answer_K) > 1 and min(expected_K.min(), (answer_K - expected_K).min()) >= LARGE:
-        return ChoiceOfLabels(observed, float(chdtrc(len(answer_K) - 1, observed * (total - 1) / (total - n))))
+        return ChoiceOfLabels(
+            observed, float(scipy.special.chdtrc(len(answer_K) - 1, observed * (total - 1) / (total - n)))
+        )
     rng = np.random.default_rng(20260101)
 
     def as_large(draws: int) -> int:
@@ -229,7 +231,7 @@ def label_delay(fast: CalibrationSums, slow: CalibrationSums, *, bins: int = 15)
     sum_of_differences = float(weight @ (f.gap_B[both] / n_f - s.gap_B[both] / n_s))
     spread = float(np.sqrt(weight @ variance))
     z = sum_of_differences / spread if spread > 0 else 0.0
-    return LabelDelay(sum_of_differences / float(weight.sum()), z, float(erfc(abs(z) / np.sqrt(2))))
+    return LabelDelay(sum_of_differences / float(weight.sum()), z, float(scipy.special.erfc(abs(z) / np.sqrt(2))))
 
 
 def sensitivity(

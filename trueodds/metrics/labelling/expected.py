@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
-from scipy.special import bdtr, bdtrc, ndtri
+import scipy
 
 from trueodds.metrics.labelling.strata import answer_counts
 from trueodds.sums.bins import CELLS
@@ -89,7 +88,7 @@ def calibrated_range(count_C: Array, confidence_C: Array, level: float) -> tuple
     n, mean = float(count_M.sum()), float(count_M @ wrong_M)
     variance, q = float(count_M @ (wrong_M * (1 - wrong_M))), (1 - level) / 2
     if variance >= EXACT_BELOW:
-        reach = float(ndtri(1 - q)) * variance**0.5 + 0.5
+        reach = float(scipy.special.ndtri(1 - q)) * variance**0.5 + 0.5
         least, most = mean - reach, mean + reach
     else:
         first, probability_K = _wrong_answers(count_M, wrong_M, mean, variance)
@@ -109,7 +108,7 @@ def misses_p_value(misses: int, ranges: int, level: float) -> float:
         ValueError: `level` is outside (0, 1).
     """
     check_level(level)
-    return float(bdtrc(misses - 1, ranges, 1 - level)) if misses else 1.0
+    return float(scipy.special.bdtrc(misses - 1, ranges, 1 - level)) if misses else 1.0
 
 
 def visible_gaps(
@@ -133,9 +132,9 @@ def visible_gaps(
     least, most = math.ceil(lower * labels - ROUNDING) - 1, math.floor(upper * labels + ROUNDING)
     less = more = None
     if least >= 0:
-        less = expected - float(scipy.optimize.brentq(lambda p: bdtr(least, labels, p) - power, 0.0, 1.0))
+        less = expected - float(scipy.optimize.brentq(lambda p: scipy.special.bdtr(least, labels, p) - power, 0.0, 1.0))
     if most < labels:
-        more = float(scipy.optimize.brentq(lambda p: bdtrc(most, labels, p) - power, 0.0, 1.0)) - expected
+        more = float(scipy.optimize.brentq(lambda p: scipy.special.bdtrc(most, labels, p) - power, 0.0, 1.0)) - expected
     return less, more
 
 

@@ -88,8 +88,7 @@ def calibration_test(
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins. With equal widths it must divide 3,000.
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The p-value, the statistic and the pattern.

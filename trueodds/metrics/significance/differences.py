@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtr, stdtrit
+import scipy
 
 from trueodds.metrics.significance.power import detectable
 from trueodds.sums.inputs import Array
@@ -111,8 +111,8 @@ def of_estimates(means_S: Array, over_rows: float, freedom_rows: int, level: flo
         return Difference(mean, seeds, mean, mean, 1.0 if mean == 0 else 0.0, 0.0, freedom_rows)
     freedom = variance**2 / (over**2 / max(1, seeds - 1) + over_rows**2 / freedom_rows)
     error = math.sqrt(variance)
-    half = float(stdtrit(freedom, (1 + level) / 2)) * error
-    p_value = float(2 * stdtr(freedom, -abs(mean) / error))
+    half = float(scipy.special.stdtrit(freedom, (1 + level) / 2)) * error
+    p_value = float(2 * scipy.special.stdtr(freedom, -abs(mean) / error))
     return Difference(mean, seeds, mean - half, mean + half, p_value, error, freedom)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtrik
+import scipy
 
 from trueodds.metrics.ranked import whole_bins
 from trueodds.metrics.scores import Predictions, as_sums
@@ -68,8 +68,7 @@ def ece_test(
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins. With equal widths it must divide 3,000.
         binning: "width" (equal widths) or "mass" (equal numbers of rows).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The plug-in ECE and its p-value.
@@ -96,7 +95,7 @@ def _probability_below(count_B: Array, mean_B: Array, distance: float) -> float:
         return 0.0
     chance_B = mean_B / count_B
     # scipy.stats' ppf is avoided: importing scipy.stats takes longer than all other imports of this library.
-    quantile_2B = np.where(chance_B > 0, bdtrik([[NEGLIGIBLE], [1 - NEGLIGIBLE]], count_B, chance_B), 0.0)
+    quantile_2B = np.where(chance_B > 0, scipy.special.bdtrik([[NEGLIGIBLE], [1 - NEGLIGIBLE]], count_B, chance_B), 0.0)
     low_B, high_B = np.floor(quantile_2B[0]), np.ceil(quantile_2B[1])
     sum_G = np.zeros(STEPS)
     sum_G[0] = 1.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import erfc, gammaln, xlog1py, xlogy
+import scipy
 
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.sums.inputs import Array
@@ -60,8 +60,7 @@ def ks_test(
     Args:
         predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`.
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The KS error and its p-value.
@@ -92,7 +91,7 @@ def _brownian(x: float) -> float:
     if x < 0.3:  # the probability is 1 to 1e-5; the series would need many terms
         return 1.0
     k = np.arange(20)
-    return float(min(2 * ((-1.0) ** k @ erfc((2 * k + 1) * x / np.sqrt(2))), 1.0))
+    return float(min(2 * ((-1.0) ** k @ scipy.special.erfc((2 * k + 1) * x / np.sqrt(2))), 1.0))
 
 
 def _inside(count_M: Array, chance_M: Array, bound: float) -> float:
@@ -129,6 +128,6 @@ def _places(least_M: npt.NDArray[np.int64], size_M: npt.NDArray[np.int64]) -> Ar
 
 def binomial_probability(n: Array | float, p: Array | float, k: Array) -> Array:
     """Compute P(X = k) for n tosses with success probability p."""
-    ways = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
-    probability: Array = np.exp(ways + xlogy(k, p) + xlog1py(n - k, -p))
+    ways = scipy.special.gammaln(n + 1) - scipy.special.gammaln(k + 1) - scipy.special.gammaln(n - k + 1)
+    probability: Array = np.exp(ways + scipy.special.xlogy(k, p) + scipy.special.xlog1py(n - k, -p))
     return probability

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
-from scipy.special import chdtri, ndtr, stdtrit
+import scipy
 
 POWER = 0.8
 DRAWS = 2000
@@ -30,9 +29,10 @@ def detectable(error: float, freedom: float, level: float = 0.05, power: float =
         >>> round(detectable(1.0, 1000), 2), round(detectable(1.0, 1), 1)
         (2.8, 16.3)
     """
-    critical = float(stdtrit(freedom, 1 - level / 2))
-    spread = np.sqrt(chdtri(freedom, (np.arange(DRAWS) + 0.5) / DRAWS) / freedom)
+    critical = float(scipy.special.stdtrit(freedom, 1 - level / 2))
+    spread = np.sqrt(scipy.special.chdtri(freedom, (np.arange(DRAWS) + 0.5) / DRAWS) / freedom)
     highest = critical * float(spread.max()) + 10
     return float(
-        error * scipy.optimize.brentq(lambda delta: ndtr(delta - critical * spread).mean() - power, 0, highest)
+        error
+        * scipy.optimize.brentq(lambda delta: scipy.special.ndtr(delta - critical * spread).mean() - power, 0, highest)
     )

@@ -70,8 +70,7 @@ def squared_calibration_error(
         labels_N: True classes, shape (N,): indices, or names with `classes`. Leave it out with `CalibrationSums`.
         bins: Number of bins; it must divide 3,000.
         level: Confidence level of the interval, inside (0, 1).
-        classes: Names of the classes in the order of the columns, if the labels are names. With (N,) the second one is
-            the positive class.
+        classes: Names of the classes in column order, if the labels are names. With (N,): [negative, positive].
 
     Returns:
         The estimate, its interval and its p-value.

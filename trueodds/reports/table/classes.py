@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy  # scipy.optimize takes 0.3 s to load, so it loads at its first use
+import scipy
 
 from trueodds.errors import nearest
 from trueodds.files import FileError

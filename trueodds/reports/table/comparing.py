@@ -268,11 +268,7 @@ def of_nets(
 
 
 def _reports_of(models: object) -> dict[str, CalibrationReport] | None:
-    """Return the reports by name, "report 1", "report 2", ... in a list. None: no value is a report.
-
-    Raises:
-        ConfigError: Some values are reports and others are not.
-    """
+    """Return the reports by name, "report 1", "report 2", ... in a list. None: no value is a report."""
     if isinstance(models, Mapping):
         named = {str(name): value for name, value in models.items()}
     elif isinstance(models, list | tuple):
@@ -291,11 +287,7 @@ def _reports_of(models: object) -> dict[str, CalibrationReport] | None:
 
 
 def _nets_of_reports(reports: Mapping[str, CalibrationReport]) -> dict[str, list[ModelRows]]:
-    """Return the rows that the reports keep.
-
-    Raises:
-        ConfigError: A report has no rows, or the rows are not the same. The message states what to do.
-    """
+    """Return the rows that the reports keep."""
     again = "make it again with trueodds.report(probabilities, labels)"
     rows = {name: one.rows for name, one in reports.items()}
     kept = {name: of for name, of in rows.items() if of is not None}
@@ -329,11 +321,7 @@ def _columns_of(report: CalibrationReport) -> str:
 
 
 def _check_columns(arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Check that all arrays have the same number of classes, and that p(positive) alone is not mixed with all classes.
-
-    Raises:
-        ConfigError: The arrays differ.
-    """
+    """Check that all arrays have the same number of classes, and that p(positive) alone is not mixed with others."""
     kinds = {
         name: "the positive class's probability alone" if array.ndim == 1 else f"{array.shape[-1]} columns"
         for name, array in arrays.items()

@@ -115,11 +115,7 @@ def _common(
 def _check_labels(
     tables: Mapping[str, Answers], rows: Mapping[str, Rows], ids: Mapping[str, Sequence[str] | None]
 ) -> None:
-    """Check that no row has different labels in two tables.
-
-    Raises:
-        FileError: The labels of a row differ.
-    """
+    """Check that no row has different labels in two tables."""
     (first, theirs), *others = ((name, _labels(answers, rows[name])) for name, answers in tables.items())
     for name, ours in others:
         for a, b, row in zip(theirs, ours, rows[first].tolist(), strict=True):

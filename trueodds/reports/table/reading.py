@@ -246,11 +246,7 @@ def choose_columns(path: Path | str, header: Sequence[str], form: Form) -> Chose
 
 
 def _check_scale(form: Form) -> None:
-    """Refuse a resolution for logits.
-
-    Raises:
-        FileError: The form states one.
-    """
+    """Refuse a resolution for logits."""
     if form.resolution is not None and form.resolution.step is not None:
         raise FileError(
             f"--resolution {form.resolution.step:g} is for probabilities, and these are logits; leave it out"
@@ -302,11 +298,7 @@ def _scale(path: Path, arrays: Mapping[str, Any], form: Form) -> Scale | None:
 
 
 def _vector(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Texts | None:
-    """Return an array of one dimension as texts; None if it is missing.
-
-    Raises:
-        ValueError: The array has another shape.
-    """
+    """Return an array of one dimension as texts; None if it is missing."""
     if name not in arrays:
         return None
     array = arrays[name]
@@ -316,11 +308,7 @@ def _vector(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Texts | None:
 
 
 def _groups(columns_by_name: Mapping[str, npt.NDArray[Any] | Texts | None], rows: int, path: Path) -> Groups:
-    """Build the groups of the answers.
-
-    Raises:
-        FileError: A column has another number of rows.
-    """
+    """Build the groups of the answers."""
     for name, column in columns_by_name.items():
         if column is not None and len(column) != rows:
             raise FileError(f"{path}: {_COLUMNS[name]} has {plural(len(column), 'row')} for {rows:,} answers")
@@ -369,9 +357,6 @@ def _class_values(path: Path, columns: Mapping[str, Array], scale: str, step: fl
     """Return the columns of the classes side by side, checked.
 
     All values must be finite. Probabilities must be in [0, 1], and the rows of several columns must sum to 1.
-
-    Raises:
-        FileError: A value or a sum is wrong. The message names column and row, and how to name the classes' columns.
     """
     names = [*columns]
     for name, column_N in columns.items():
@@ -395,11 +380,7 @@ def _class_values(path: Path, columns: Mapping[str, Array], scale: str, step: fl
 
 
 def _check_sums(path: Path, names: list[str], values_NC: Array, step: float | None) -> None:
-    """Check that every row sums to 1.
-
-    Raises:
-        FileError: A row does not.
-    """
+    """Check that every row sums to 1."""
     wrong_N = ~sums_to_one(values_NC, step)
     if wrong_N.any() and step is None and (step := inferred_step(values_NC)) is not None:
         wrong_N = ~sums_to_one(values_NC, step)

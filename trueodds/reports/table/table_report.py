@@ -218,11 +218,7 @@ def _rounding(answers: Answers, level: float) -> RoundedFigures | None:
 
 
 def _sums_by(answers: Answers, name: str, column: Texts | None) -> dict[str, AnswerSums]:
-    """Return the sums of each group; empty if the table does not have the column.
-
-    Raises:
-        FileError: There are too many groups.
-    """
+    """Return the sums of each group; empty if the table does not have the column."""
     if column is None:
         return {}
     if len(column.values) > MOST_GROUPS:

@@ -100,12 +100,16 @@ def kind_of(by: By | None, *, positive: bool = False) -> int:
     return {None: deltas.TOTAL, "class": deltas.BY_CLASS, "tag": deltas.BY_TAG}[by]
 
 
+def _limits(first: int | None, end: int | None) -> tuple[int, int]:
+    return -_NEVER if first is None else first, _NEVER if end is None else end
+
+
 def _merge_periods(version: int, kind: int, hours: Hours) -> Work[PeriodSums]:
     parts = []
     for unit, low, high in cover(*hours):
         rows = yield Query(
             "SELECT data FROM sums WHERE version = $1 AND kind = $2 AND unit = $3 AND period >= $4 AND period < $5",
-            (version, kind, unit, -_NEVER if low is None else low, _NEVER if high is None else high),
+            (version, kind, unit, *_limits(low, high)),
         )
         parts += [PeriodSums.from_bytes(bytes(data)) for (data,) in rows]
     return add_up(parts)
@@ -118,8 +122,7 @@ def trend(version: int, kind: int, name: Unit, hours: Hours, most: int) -> Work[
         ValueError: There are more than `most`.
     """
     unit = UNIT_OF[name]
-    first, end = periods_of(hours, unit)
-    low, high = -_NEVER if first is None else first, _NEVER if end is None else end
+    low, high = _limits(*periods_of(hours, unit))
     where = "WHERE version = $1 AND kind = $2 AND unit = $3 AND period >= $4 AND period < $5"
     ((number,),) = yield Query(f"SELECT count(*) FROM sums {where}", (version, kind, unit, low, high))
     pending = dict(by_period((yield from deltas.pending(version, kind)), unit))
@@ -151,10 +154,9 @@ def trend_of(
 
 def first_hour(version: int, hours: Hours) -> Work[int | None]:
     """Read the first of the hours [first, end) with answers; None if there is none."""
-    first, end = hours
     ((merged,),) = yield Query(
         "SELECT min(period) FROM sums WHERE version = $1 AND kind = $2 AND unit = $3 AND period >= $4 AND period < $5",
-        (version, deltas.TOTAL, HOUR, -_NEVER if first is None else first, _NEVER if end is None else end),
+        (version, deltas.TOTAL, HOUR, *_limits(*hours)),
     )
     minute_N = (yield from deltas.pending(version, deltas.TOTAL)).between(hours).answers["minute"]
     known = [] if merged is None else [int(merged)]
