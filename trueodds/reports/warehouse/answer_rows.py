@@ -39,7 +39,7 @@ UNUSUAL = -1
 def rows_of(table: Expression, plan: ReadingPlan, *, quick: bool = False) -> Expression:
     """Return one row for each answer, with the columns that the sums are made of.
 
-    The columns are `confidence` (as calibration is measured by), `labelled`, `correct`, `nll`, `brier`, `class_code`,
+    The columns are `confidence` (as calibration is measured by), `label_code`, `correct`, `nll`, `brier`, `class_code`,
     `problem` (0, a kind of `PROBLEMS`, or `UNUSUAL`), the groups, and those of p(positive) and of rounding, if the plan
     has them.
 
@@ -55,10 +55,7 @@ def rows_of(table: Expression, plan: ReadingPlan, *, quick: bool = False) -> Exp
     else:
         groups["period"] = ibis.literal(0, "int64")
     rows = _of_confidence(table, plan, groups) if plan.by_confidence else _of_classes(table, plan, groups, quick)
-    return rows.mutate(
-        labelled=(rows.label_code >= 0).ifelse(1, 0),
-        correct=where(rows.label_code == rows.class_code, number(1), number(0)),
-    )
+    return rows.mutate(correct=where(rows.label_code == rows.class_code, number(1), number(0)))
 
 
 def _text(column: Expression) -> Expression:
@@ -106,8 +103,10 @@ def _of_classes(table: Expression, plan: ReadingPlan, groups: dict[str, Expressi
     if len(given) == 1:
         given = [number(1) - given[0], given[0]]
     rows = table.select(
-        label_code=code(table[plan.label], plan.labels),
-        named=code(table["predicted"], plan.predicted) if plan.predicted else ibis.literal(UNSEEN, "int64"),
+        label_code=code(table[plan.label], plan.labels, by_list=plan.by_list),
+        named=code(table["predicted"], plan.predicted, by_list=plan.by_list)
+        if plan.predicted
+        else ibis.literal(UNSEEN, "int64"),
         **groups,
         **dict(zip(names, given, strict=True)),
     )
@@ -120,7 +119,7 @@ def _of_classes(table: Expression, plan: ReadingPlan, groups: dict[str, Expressi
     )
     if quick:
         near = (rows.sum - number(1)).abs() < number(_QUICK)
-        rows = rows.mutate(problem=where((rows.least >= number(0)) & near, ibis.literal(0), ibis.literal(UNUSUAL)))
+        rows = rows.mutate(problem=where((rows.sizes == rows.sum) & near, ibis.literal(0), ibis.literal(UNUSUAL)))
         rows = rows.mutate(top=where(rows.problem == 0, rows.top, number(0)))
     rows = rows.mutate(
         problem=where(rows.label_code == UNSEEN, ibis.literal(CHANGED), rows.problem),
@@ -164,11 +163,18 @@ def _of_confidence(table: Expression, plan: ReadingPlan, groups: dict[str, Expre
     given = table[plan.confidence].cast("float64")
     if plan.correct:
         right = code(table["correct"], plan.correct)
-        known = code(table["predicted"], plan.predicted) if plan.predicted else ibis.literal(0, "int64")
+        known = (
+            code(table["predicted"], plan.predicted, by_list=plan.by_list)
+            if plan.predicted
+            else ibis.literal(0, "int64")
+        )
         # A label equals the class if the answer was right, and is beyond all classes if it was wrong.
         label = ibis.cases((right == 1, known), (right == 0, ibis.literal(len(plan.classes) + 1, "int64")), else_=right)
     else:
-        known, label = code(table["predicted"], plan.predicted), code(table[plan.label], plan.labels)
+        known, label = (
+            code(table["predicted"], plan.predicted, by_list=plan.by_list),
+            code(table[plan.label], plan.labels, by_list=plan.by_list),
+        )
     rows = table.select(given=given, class_code=known, label_code=label, **groups)
     clean = where((rows.given < number(0)) & (rows.given >= number(-BELOW_ZERO)), number(0), rows.given)
     inside = (clean >= number(0)) & (clean <= number(1))
@@ -222,7 +228,8 @@ def _with_losses_of_positive(rows: Expression, plan: ReadingPlan) -> Expression:
 
 
 def _nll(true: Expression) -> Expression:
-    return -at_most(at_least(true, number(SMALLEST_PROBABILITY)), number(1)).ln()
+    least, most = number(SMALLEST_PROBABILITY), number(1)
+    return -ibis.cases((true < least, least), (true > most, most), else_=true).ln()
 
 
 def _resolve(confidence: Expression, resolution: Resolution) -> Expression:
@@ -234,9 +241,9 @@ def _resolve(confidence: Expression, resolution: Resolution) -> Expression:
 
 
 def _check_quickly(rows: Expression, names: Sequence[str]) -> Expression:
-    """Add `least` and `sum`. Nulls and NaN carry over into the sum."""
+    """Add `sum`, and `sizes`, which is more if a value is negative. Nulls and NaN carry over into both."""
     values = [rows[name] for name in names]
-    return rows.mutate(least=ibis.least(*values), sum=total(values))
+    return rows.mutate(sum=total(values), sizes=total([value.abs() for value in values]))
 
 
 def _check(rows: Expression, names: Sequence[str], step: float | None) -> Expression:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import Literal, get_args
 
 import ibis
 
 from trueodds.reports.warehouse.answer_rows import rows_of
 from trueodds.reports.warehouse.plan import Expression, ReadingPlan
-from trueodds.reports.warehouse.terms import cell, fine_cell, number, where
+from trueodds.reports.warehouse.terms import cell, fine_cell, where
 
 Part = Literal["class", "version", "tag", "confidence_source", "period", "positive", "rounded"]
 """Tables of the sums. Each answer is in one group of each, except that `rounded` holds answers whose NLL has limits."""
 PARTS: tuple[Part, ...] = get_args(Part)
+SCORED: tuple[Part, ...] = ("class", "positive", "rounded")
+"""Tables with log loss and Brier score."""
 KEYS = ("part", "name", "number", "cell")
 """Columns that identify a group."""
 COUNTS = ("answers", "count", "correct", "zeros")
@@ -43,18 +47,28 @@ def sums_expression(table: Expression, plan: ReadingPlan, *, quick: bool = False
         quick: Whether to leave out the rules for unusual rows (`rows_of`).
     """
     rows = rows_of(table, plan, quick=quick)
-    rows = rows.mutate(top_cell=cell(rows.confidence))
+    # A null in each row without a label: engines skip it faster than they filter an aggregate.
+    known, unknown = rows.label_code >= 0, ibis.null("float64")
+    rows = rows.mutate(
+        top_cell=cell(rows.confidence),
+        top=where(known, rows.confidence, unknown),
+        correct=where(known, rows.correct, unknown),
+    )
     if plan.positive is not None:
-        rows = rows.mutate(p_cell=fine_cell(rows.p))
+        rows = rows.mutate(
+            p_cell=fine_cell(rows.p),
+            known_p=where(known, rows.p, unknown),
+            **{name: where(known, rows[name], unknown) for name in ("positive", "p_nll", "p_brier")},
+        )
     parts = [PARTS.index(part) for part in parts_of(plan)]
     keys = KEYS if len(parts) > 1 else ("number", "cell")  # constants cost time as keys
     if len(parts) > 1:
         rows = rows.cross_join(_numbers(parts))
-    nothing, whole = ibis.null("float64"), ibis.literal(0, "int64")
+    whole = ibis.literal(0, "int64")
     values = {
         "number": rows.class_code,
         "cell": rows.top_cell,
-        "confidence": rows.confidence,
+        "confidence": rows.top,
         "right": rows.correct,
         "nll": rows.nll,
         "brier": rows.brier,
@@ -69,39 +83,34 @@ def sums_expression(table: Expression, plan: ReadingPlan, *, quick: bool = False
         }
         period = [(of["period"], rows.period)] if "period" in of else []
         values["number"] = ibis.cases((of["class"], rows.class_code), *period, else_=whole)
-        values |= {loss: where(of["class"], rows[loss], nothing) for loss in ("nll", "brier")}
     if "positive" in of:
-        own = {"cell": "p_cell", "confidence": "p", "right": "positive", "nll": "p_nll", "brier": "p_brier"}
+        own = {"cell": "p_cell", "confidence": "known_p", "right": "positive", "nll": "p_nll", "brier": "p_brier"}
         values |= {name: where(of["positive"], rows[column], values[name]) for name, column in own.items()}
     if "rounded" in of:
         zero = rows.is_zero == 1
         values["right"] = where(of["rounded"], rows.is_zero.cast("float64"), values["right"])
         values["nll"] = where(of["rounded"], rows.least_nll, values["nll"])
         values["brier"] = where(of["rounded"], where(zero, rows.nll, ibis.literal(0.0)), values["brier"])
-    known = rows.labelled == 1
-    values |= {
-        "right": where(known, values["right"], nothing),
-        "confidence": where(known, values["confidence"], nothing),
-    }
-    values |= {loss: where(known, values[loss], nothing) for loss in ("nll", "brier")}
-    is_zero = where(known & (rows.is_zero == 1), number(1), number(0))  # engines add doubles faster than integers
     rows = rows.select(
         **values,
-        labelled=where(known, number(1), number(0)),
-        problem=rows.problem,
-        is_zero=is_zero,
+        problem=where(rows.problem == 0, ibis.null("int8"), ibis.literal(1, "int8")),
+        is_zero=rows.is_zero,
     )
+    scored = None
+    if len(parts) > 1:
+        scored = reduce(or_, [rows.part == PARTS.index(part) for part in SCORED if part in of])
+    is_zero = rows.is_zero == 1
     groups = rows.group_by(*keys).aggregate(
         answers=rows.count(),
-        count=rows.labelled.sum(),
+        count=rows.confidence.count(),
         correct=rows.right.sum(),
-        zeros=rows.is_zero.sum(),
+        zeros=rows.count(where=is_zero if scored is None else scored & is_zero),
         confidence=rows.confidence.sum(),
-        nll=rows.nll.sum(),
-        nll_squared=(rows.nll * rows.nll).sum(),
-        brier=rows.brier.sum(),
-        brier_squared=(rows.brier * rows.brier).sum(),
-        problems=where(rows.problem != 0, number(1), number(0)).sum(),
+        nll=rows.nll.sum(where=scored),
+        nll_squared=(rows.nll * rows.nll).sum(where=scored),
+        brier=rows.brier.sum(where=scored),
+        brier_squared=(rows.brier * rows.brier).sum(where=scored),
+        problems=rows.problem.count(),
     )
     constants = {} if len(parts) > 1 else {"part": ibis.literal(parts[0], "int64"), "name": ibis.literal("", "string")}
     return groups.mutate(**constants).select(*KEYS, *COUNTS, *SUMS, "problems")

@@ -83,7 +83,14 @@ def plan_of(
     moment, note = time_column(source, "time") if "time" in header else (None, "")
     unit = None if moment is None else _unit(source, moment, trend)
     notes = [note] if note else []
-    plan = ReadingPlan(source=source.name, classes=(), groups=groups, moment=moment, unit=unit)
+    plan = ReadingPlan(
+        source=source.name,
+        classes=(),
+        groups=groups,
+        moment=moment,
+        unit=unit,
+        by_list=source.engine == "duckdb",
+    )
     if by_confidence:
         return _of_confidence(source, form, plan, notes, int(stats["low"] or 0))
     return _of_classes(source, form, plan, notes, of_classes, form.classes if absent else ())

@@ -62,11 +62,13 @@ def sums_by_plan(source: TableSource, plan: ReadingPlan) -> TableSums:
     if _numbers(found, "problems").sum():
         raise _problem(source, plan)
     part_G = np.array(PARTS, object)[_numbers(found, "part").astype(np.intp)]
-    name_G = np.array(["" if name is None else name for name in found.column("name").to_pylist()], object)
+    names = found.column("name").combine_chunks().dictionary_encode()
+    values = np.array([*names.dictionary.to_pylist(), ""], object)
+    name_G = values[names.indices.fill_null(len(names.dictionary)).to_numpy()]
     sums_GK = np.stack([_numbers(found, name) for name in COLUMNS], axis=1) if len(found) else np.zeros((0, 9))
     groups = SumGroups(
         part_G,
-        name_G.reshape(len(part_G)),
+        name_G,
         _numbers(found, "number").astype(np.int64),
         _numbers(found, "cell").astype(np.int64),
         np.nan_to_num(sums_GK),
@@ -86,7 +88,8 @@ def sums_by_plan(source: TableSource, plan: ReadingPlan) -> TableSums:
 
 def _numbers(table: Any, name: str) -> npt.NDArray[np.float64]:
     """Return a column as numbers; a null, the sum over no rows, is 0."""
-    return np.array([0.0 if value is None else float(value) for value in table.column(name).to_pylist()], np.float64)
+    values: npt.NDArray[np.float64] = table.column(name).cast("float64").to_numpy()
+    return np.where(np.isnan(values), 0.0, values)
 
 
 def _problem(source: TableSource, plan: ReadingPlan) -> FileError:

@@ -71,8 +71,14 @@ def fine_cell(value: Expression) -> Expression:
     return where(value <= number(EDGES[COARSE]), search(0, len(edges) - 1), cell(value))
 
 
-def code(column: Expression, codes: Codes) -> Expression:
-    """Return the meaning of a column's values. A value that is not quotes is `UNSEEN`; a missing one is `NONE`."""
+def code(column: Expression, codes: Codes, *, by_list: bool = False) -> Expression:
+    """Return the meaning of a column's values. A value that is not there is `UNSEEN`; a missing one is `NONE`.
+
+    Args:
+        column: The column.
+        codes: Its values and their meanings.
+        by_list: Whether the engine finds a text in a list faster than by a comparison with each.
+    """
     gap = column.isnull()
     if column.type().is_floating():
         gap = gap | column.isnan()
@@ -84,6 +90,12 @@ def code(column: Expression, codes: Codes) -> Expression:
             (gap, ibis.literal(missing, "int64")),
             ((column >= first) & (column <= last), column.cast("int64") - (first - start)),
             else_=ibis.literal(UNSEEN, "int64"),
+        )
+    ordered = [value for value, _ in sorted(values, key=lambda pair: pair[1])]
+    if by_list and ordered and column.type().is_string() and {k for _, k in values} == {*range(len(ordered))}:
+        place = ibis.array(ordered).index(column)
+        return ibis.cases(
+            (gap, ibis.literal(missing, "int64")), (place < 0, ibis.literal(UNSEEN, "int64")), else_=place.cast("int64")
         )
     found = [(_equals(column, value), ibis.literal(meaning, "int64")) for value, meaning in values]
     return ibis.cases((gap, ibis.literal(missing, "int64")), *found, else_=ibis.literal(UNSEEN, "int64"))
