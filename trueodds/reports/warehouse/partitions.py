@@ -168,8 +168,8 @@ class _Opened:
 
     def partition(self, window: Window) -> Partition:
         """Make the sums of a partition."""
-        matched, without_answer = self._matched(window)
-        rows = _stored(matched)
+        matched, without_answer = self._match_labels(window)
+        rows = _keep_rows(matched)
         counts = _counts(self.answers, rows)
         arrived = self.label_rows.filter(_within(self.label_rows, self.arrival, window.start_ms, window.end_ms))
         label_rows = int(self.label_source.run(arrived.aggregate(count=arrived.count()))["count"][0])
@@ -225,7 +225,7 @@ class _Opened:
             notes=made.notes,
         )
 
-    def _matched(self, window: Window) -> tuple[Expression, int]:
+    def _match_labels(self, window: Window) -> tuple[Expression, int]:
         """Return the rows that count in a window, with their new and their replaced label.
 
         Returns:
@@ -280,7 +280,7 @@ class _Opened:
         rows = rows.filter(~rows[_BEFORE] | rows[_LABELLED])
         return rows, self._check_keys(rows, recent)
 
-    def _latest_labels(self, window: Window, created: Expression) -> tuple[Expression, Expression]:
+    def _latest_labels(self, window: Window, new_answers: Expression) -> tuple[Expression, Expression]:
         """Return the latest label of each id in the window, and the latest one before it.
 
         Raises:
@@ -295,7 +295,7 @@ class _Opened:
         moment = replace(self.arrival, column="time")
         recent = _latest(rows.filter(_within(rows, moment, window.start_ms, window.end_ms)))
         before = rows.filter(_within(rows, moment, None, window.start_ms))
-        wanted = ibis.union(recent.select(key=recent.key), created.select(key=created[key])).distinct()
+        wanted = ibis.union(recent.select(key=recent.key), new_answers.select(key=new_answers[key])).distinct()
         older = _latest(before.semi_join(wanted, "key"))
         for one in (recent, older):
             unclear = one.filter(one.different > 1)
@@ -393,7 +393,7 @@ def _latest(rows: Expression) -> Expression:
     )
 
 
-def _stored(rows: Expression) -> Expression:
+def _keep_rows(rows: Expression) -> Expression:
     """Keep rows in a temporary table of the engine, so that the join runs once. It ends with the connection."""
     return ibis.get_backend(rows).create_table("trueodds_rows", rows, temp=True)
 
