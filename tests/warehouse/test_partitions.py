@@ -18,7 +18,7 @@ from tests.warehouse.test_command import assert_close
 from tests.warehouse.test_equality import assert_equal
 from trueodds import cli
 from trueodds.errors import UserError
-from trueodds.files import FileChangedError, FileError
+from trueodds.files import FileChangedError, FileError, sha256
 from trueodds.reports.table import reading, stored_sums
 from trueodds.reports.table.reading import Form
 from trueodds.reports.table.stored_sums import (
@@ -33,10 +33,10 @@ from trueodds.reports.table.stored_sums import (
 )
 from trueodds.reports.table.summed import COLUMNS, SumGroups, TableSums
 from trueodds.reports.table.table_report import sums_by, sums_of
-from trueodds.reports.warehouse import partitions
 from trueodds.reports.warehouse.daily import make_day, missing_days
 from trueodds.reports.warehouse.label_join import open_with_labels
 from trueodds.reports.warehouse.partitions import PartitionedTable, sums_of_partition
+from trueodds.reports.warehouse.planning import plan_of
 from trueodds.reports.warehouse.summing import sums_of_source
 from trueodds.sums.rounding import Resolution
 
@@ -144,16 +144,10 @@ def test_a_file_holds_its_provenance(daily: tuple[PartitionedTable, list[Path]],
     answers = [file for file in day.files if "/answers/" in file.path]
     assert sum(file.rows for file in answers) >= day.rows.answers > 0
     for file in day.files:
-        assert file.bytes == Path(file.path).stat().st_size and file.sha256 == stored_sums_hash(Path(file.path))
+        assert file.bytes == Path(file.path).stat().st_size and file.sha256 == sha256(Path(file.path))
     write_partition(tmp_path / "again.parquet", sums_of_partition(table, day.window))
     assert (tmp_path / "again.parquet").read_bytes() == paths[1].read_bytes(), "a repeated run changes nothing"
     assert missing_days(table, paths[0].parent, end_ms()) == []
-
-
-def stored_sums_hash(path: Path) -> str:
-    import hashlib
-
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_late_rows_make_their_day_and_those_after_it_again(tmp_path: Path) -> None:
@@ -325,13 +319,12 @@ def test_tables_that_tell_no_arrival_are_refused(name: str, tmp_path: Path) -> N
 
 def test_a_file_that_changes_meanwhile_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = make(tmp_path, rows=60)
-    plan_of = partitions.plan_of
 
     def meanwhile(*arguments: Any, **options: Any) -> Any:
         write(tmp_path / "labels" / "more.parquet", {"id": ["a1"], "label": ["class 0"], "time": [START]})
         return plan_of(*arguments, **options)
 
-    monkeypatch.setattr(partitions, "plan_of", meanwhile)
+    monkeypatch.setitem(sums_of_partition.__globals__, "plan_of", meanwhile)
     with pytest.raises(FileChangedError, match="changed while they were read"):
         sums_of_partition(table, Window.of_day(START * 1000))
 
