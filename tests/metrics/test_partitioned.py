@@ -105,3 +105,15 @@ def test_few_calibrated_populations_ever_alarm(centre: float, size: int) -> None
         wealth_RK = PartitionEProcess.step(wealth_RK, paid_RK, day)
         alarmed_R |= PartitionEProcess.value(wealth_RK, table.log_weight_K, day) >= math.log(20)
     assert alarmed_R.mean() <= 0.05
+
+
+def test_answers_that_are_right_or_wrong_together_alarm_falsely() -> None:
+    """The condition of the docstring: copies of one answer tell each other's labels."""
+    rng, alarmed = np.random.default_rng(4), 0
+    for _ in range(40):
+        evidence = PartitionEProcess.start("ece")
+        for _ in range(20):
+            right_N = np.repeat(rng.random(4) < 0.7, 50)
+            evidence = evidence.advance(CalibrationSums.from_top(np.full(200, 0.7), right_N))
+        alarmed += evidence.is_alarmed()
+    assert alarmed > 0.2 * 40

@@ -26,9 +26,14 @@ class OptionsError(UserError, ValueError):
     """An option has a value that cannot be used."""
 
 
-def add_form(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
-    """Add the arguments for the file of answers (or `several` files) and its form."""
-    labels = "an .npy with the labels of an .npy of probabilities; with --engine, a table of ids and labels"
+def add_form(
+    parser: argparse.ArgumentParser, *, several: bool = False, answers: str = TABLES, labels: str = ""
+) -> None:
+    """Add the arguments for the file of answers (or `several` files) and its form.
+
+    `answers` and `labels` are the help texts of these arguments.
+    """
+    labels = labels or "an .npy with the labels of an .npy of probabilities; with --engine, a table of ids and labels"
     classes = (
         "names of the classes, separated by commas: the columns of a table that are classes, in the order of labels"
     )
@@ -38,7 +43,7 @@ def add_form(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
         labels = "an .npy with the labels of the rows of .npy files"
         classes = "names of the classes, separated by commas, as in `trueodds report`"
     else:
-        parser.add_argument("answers", type=Path, help=TABLES)
+        parser.add_argument("answers", type=Path, help=answers)
     parser.add_argument("--labels", type=Path, metavar="FILE", help=labels)
     words = f"the column of a table that holds the labels (default: {LABEL})"
     parser.add_argument("--label", default=LABEL, metavar="COLUMN", help=words)
