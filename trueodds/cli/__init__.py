@@ -54,7 +54,7 @@ class Command:
 
 
 COMMANDS = {
-    "alarm": Command("trueodds.cli.alarm", "read daily sums, and say whether the calibration error is too large"),
+    "alarm": Command("trueodds.cli.alarm", "tell from daily sums whether the calibration error is too large"),
     "calibrate": Command("trueodds.cli.calibrate", "fit a calibrator to the logits of a model served elsewhere"),
     "compare": Command("trueodds.cli.compare", "compare models by their answers on the same rows"),
     "completion": Command("trueodds.cli.completion", "print a script for the completion of a shell", "completion"),
