@@ -12,6 +12,7 @@ from pipeline import config
 from pipeline.flows.workspace import write_params
 from pipeline.parameters import parse_value
 from pipeline.studies import format as studies
+from pipeline.studies import names
 from trueodds.dialect import read_yaml
 from trueodds.errors import ConfigError
 from trueodds.importing.errors import ModelFileError
@@ -68,5 +69,5 @@ def test_a_text_that_would_be_read_differently_is_written_in_quotes(tmp_path: Pa
 
 
 def test_the_studies_that_are_installed_can_be_read() -> None:
-    for name in studies.names():
+    for name in names():
         studies.read(name)

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -17,6 +16,7 @@ import pytest
 from pipeline.cli import live_demo
 from pipeline.cli.service_process import serving
 from tests.conftest import ROOT, environment
+from tests.service.hooks import until
 from tests.service.tiny_bundle import write_bundle
 from trueodds.bundle import open_models
 from trueodds.client import Client
@@ -112,10 +112,7 @@ def test_nothing_is_left_when_it_is_stopped(folder: Path, number: signal.Signals
     if number == signal.SIGINT:
         assert (process.returncode, err) == (130, "stopped\n")
         assert "stopping: labels that are due are sent" in out and " labels sent" in out
-    deadline = time.monotonic() + 60
-    while left(folder) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not left(folder)
+    until(lambda: not left(folder))
 
 
 @pytest.mark.full

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.conftest import ROOT
+from tests.service.hooks import until
 from trueodds.processes import binding
 
 STAGE = """
@@ -81,7 +82,4 @@ def test_without_pidfd_the_process_is_looked_at(monkeypatch: pytest.MonkeyPatch)
     time.sleep(0.1)
     assert not messages
     process.communicate()
-    end = time.monotonic() + 60
-    while not messages and time.monotonic() < end:
-        time.sleep(0.01)
-    assert messages == ["gone"]
+    until(lambda: messages == ["gone"])

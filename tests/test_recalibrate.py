@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import httpx
 import numpy as np
@@ -23,6 +20,8 @@ import trueodds
 from pipeline.__main__ import main
 from pipeline.recalibrate import Recalibration, choose, compare, rehearse, write_candidate
 from service.http import hashed_keys
+from tests.local_server import LocalServer, QuietHandler
+from tests.service.hooks import until
 from tests.service.test_process import server
 from tests.service.tiny_bundle import change_card, pictures, write_bundle
 from trueodds import calibrators
@@ -120,28 +119,15 @@ def label(service: httpx.Client, count: int, truth: float, seed: int, served: fl
 
 
 def until_served(service: httpx.Client, version: str) -> None:
-    for _ in range(100):
-        if service.get("/models").json()["default"]["version"] == version:
-            return
-        threading.Event().wait(0.05)
-    pytest.fail(f"{version} is not served after 5 s")
+    until(lambda: service.get("/models").json()["default"]["version"] == version)
 
 
 def until_shadowed(service: httpx.Client, version: str) -> None:
-    for _ in range(100):
-        if service.get("/models").json()["models"][0]["shadow"] == version:
-            return
-        threading.Event().wait(0.05)
-    pytest.fail(f"{version} is no shadow after 5 s")
+    until(lambda: service.get("/models").json()["models"][0]["shadow"] == version)
 
 
 def until_answers(service: httpx.Client, model: str, count: int) -> None:
-    for _ in range(100):
-        report = service.get("/calibration-report", params={"model": model})
-        if report.is_success and report.json()["answers"] == count:
-            return
-        threading.Event().wait(0.05)
-    pytest.fail(f"{model} has not {count} answers after 5 s: {report.text}")
+    until(lambda: service.get("/calibration-report", params={"model": model}).json().get("answers") == count)
 
 
 def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -400,7 +386,7 @@ def test_an_alarm_fits_a_calibrator_whatever_net_waits_and_training_runs_reset_n
 def test_a_key_is_sent_to_the_service_and_nowhere_else(tmp_path: Path) -> None:
     seen: list[tuple[str, str | None]] = []
 
-    class Handler(http.server.BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             seen.append((self.path, self.headers["authorization"]))
             self.send_response(302 if self.path.startswith("/a/") else 200)
@@ -408,24 +394,14 @@ def test_a_key_is_sent_to_the_service_and_nowhere_else(tmp_path: Path) -> None:
             self.end_headers()
             self.wfile.write(b"not a zip")
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as away:
-        thread = threading.Thread(target=away.serve_forever)
-        thread.start()
-        try:
-            url = f"http://127.0.0.1:{away.server_address[1]}"
-            with pytest.raises(CallError, match="answered 302"):
-                Client(f"{url}/a", key="secret").labelled("m", "v", last=3)
-            with pytest.raises(CallError, match=r"labelled\.npz is incomplete"):
-                Client(url, key="secret").labelled("m", "v", since=datetime.fromtimestamp(1.5, UTC))
-        finally:
-            away.shutdown()
-            thread.join()
+    with LocalServer().serve(Handler) as away:
+        with pytest.raises(CallError, match="answered 302"):
+            Client(f"{away.url}/a", key="secret").labelled("m", "v", last=3)
+        with pytest.raises(CallError, match=r"labelled\.npz is incomplete"):
+            Client(away.url, key="secret").labelled("m", "v", since=datetime.fromtimestamp(1.5, UTC))
     assert [key for _, key in seen] == ["Bearer secret"] * 2
     assert "since=1970-01-01T00%3A00%3A01.500%2B00%3A00" in seen[1][0]
-    assert "secret" not in repr(Client(url, key="secret"))
+    assert "secret" not in repr(Client(away.url, key="secret"))
 
 
 def test_clear_words_where_nobody_answers_or_a_key_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

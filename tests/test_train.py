@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from pipeline.training.recipe import Recipe
 from pipeline.training.recipes import RECIPES, resolve
 from pipeline.training.training_result import TrainingResult
 from tests.conftest import environment
+from tests.service.hooks import until
 from tests.training_runs import plan, stopped, train
 from trueodds.errors import ConfigError
 
@@ -109,9 +109,7 @@ def test_a_killed_process_goes_on_to_the_same_files(words: list[str], workspace:
         " train(data.read(stages.DATA), config.load().training, stages.CHECKPOINTS, every=0, share=math.inf)"
     )
     process = subprocess.Popen([sys.executable, "-c", often], env=env, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while not list(Path(".checkpoints").glob("*/state.pt")) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: list(Path(".checkpoints").glob("*/state.pt")))
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert not Path("artifacts/logits.npz").exists()

@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from pipeline.config import Evaluation
 from tools import ROOT
 from trueodds import calibrators
 from trueodds.drawing.reliability import before_and_after
@@ -19,22 +18,13 @@ OUT = ROOT / "docs" / "before-and-after.svg"
 """The committed picture."""
 
 
-@dataclass(frozen=True)
-class PictureSettings:
-    """Bins and level of the reliability diagrams."""
-
-    bins: int = 15
-    level: float = 0.95
-    compare: tuple[str, ...] = ()
-
-
 def drawing() -> str:
     """Return the picture as SVG: one model whose logits are twice too large, and the same model calibrated."""
     rng = np.random.default_rng(0)
     logits_NC = rng.normal(0, 3, (5000, 10))
     labels_N = np.array([rng.choice(10, p=p_C) for p_C in softmax(logits_NC / 2)])
     calibrator = calibrators.fit(logits_NC[:2500], labels_N[:2500])
-    settings = PictureSettings()
+    settings = Evaluation()
     before, after = (
         measure(one, logits_NC[2500:], labels_N[2500:], settings) for one in (calibrators.Identity(), calibrator)
     )

@@ -19,6 +19,7 @@ recalibrated models the calibrator keeps an error: the table has the largest ECE
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -164,14 +165,10 @@ def main() -> None:
     parser.add_argument("--runs", type=whole_from(10), default=20, help="streams per setting of a calibrated model")
     options = parser.parse_args()
     run, settings = Run(), list[dict[str, Any]]()
-    for levels in (3, 10):
-        for rare in (False, True):
-            for width in WIDTHS:
-                for way in WAYS:
-                    for truth in TRUTHS:
-                        runs = options.runs // (1 if truth == "calibrated" else 4)
-                        settings.append(one := measure(Population(levels, width, rare), way, truth, runs))
-                        run.say(one)
+    for levels, rare, width, way, truth in product((3, 10), (False, True), WIDTHS, WAYS, TRUTHS):
+        runs = options.runs // (1 if truth == "calibrated" else 4)
+        settings.append(one := measure(Population(levels, width, rare), way, truth, runs))
+        run.say(one)
     run.finish(options.out, markdown, alpha=ALPHA, settings=settings)
 
 

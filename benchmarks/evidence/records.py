@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.library.calibrators import frozen_net
+from benchmarks.library.calibrators import given_scores
 from benchmarks.record import RESULTS, Run, circumstances, installed, options_parser, write
 from pipeline.published_data import collections
 from trueodds import calibrators, logits_of, metrics
@@ -65,8 +65,9 @@ def scikit_learn(method: str) -> Fit:
 
     def fit(logits_NC: Array, labels_N: Labels) -> Callable[[Array], Array]:
         from sklearn.calibration import CalibratedClassifierCV
+        from sklearn.frozen import FrozenEstimator
 
-        net = frozen_net(logits_NC, labels_N)
+        net = FrozenEstimator(given_scores(logits_NC))
         predict: Callable[[Array], Array] = (
             CalibratedClassifierCV(net, method=method).fit(logits_NC, labels_N).predict_proba
         )
@@ -125,7 +126,7 @@ def venn_abers(logits_NC: Array, labels_N: Labels) -> Callable[[Array], Array]:
 def mapie(logits_NC: Array, labels_N: Labels) -> Callable[[Array], Array]:
     """Fit the top-label calibrator of MAPIE, which leaves the probabilities of the other labels NaN."""
     calibration = importlib.import_module("mapie.calibration")
-    net = frozen_net(logits_NC, labels_N)
+    net = given_scores(logits_NC)
     predict: Callable[[Array], Array] = (
         calibration.TopLabelCalibrator(net, cv="prefit").fit(logits_NC, labels_N).predict_proba
     )

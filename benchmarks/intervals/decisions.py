@@ -12,6 +12,7 @@ saving.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -114,17 +115,10 @@ def main() -> None:
     parser.add_argument("--runs", type=whole_from(1), default=250, help="samples per setting")
     options = parser.parse_args()
     run, outcomes = Run(), list[Outcome]()
-    for n in SIZES:
-        for centre in CENTRES:
-            for temperature in TEMPERATURES:
-                for costs in COSTS:
-                    o = measure(centre, temperature, costs, n, options.runs)
-                    outcomes.append(o)
-                    words = (
-                        f"{n:6} rows, z about {centre:4}, T = {temperature}, miss {costs.miss:4}, alarm {costs.alarm:4}"
-                    )
-                    both = f"cost covered {o.cost_covered:.3f}, saving {o.saving_covered:.3f}"
-                    run.say(f"{words}: {both}")
+    for n, centre, temperature, costs in product(SIZES, CENTRES, TEMPERATURES, COSTS):
+        outcomes.append(o := measure(centre, temperature, costs, n, options.runs))
+        words = f"{n:6} rows, z about {centre:4}, T = {temperature}, miss {costs.miss:4}, alarm {costs.alarm:4}"
+        run.say(f"{words}: cost covered {o.cost_covered:.3f}, saving {o.saving_covered:.3f}")
     run.finish(options.out, markdown, level=LEVEL, summary=summary(outcomes), settings=[asdict(o) for o in outcomes])
 
 

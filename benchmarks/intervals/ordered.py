@@ -14,6 +14,7 @@ False marks and false alarms are counted for calibrated models only. An alarm wa
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -191,18 +192,15 @@ def main() -> None:
     )
     options = parser.parse_args()
     run, settings, streams = Run(), list[Outcome](), list[dict[str, Any]]()
-    for levels in (3, 10):
-        for rare in (False, True):
-            for width in WIDTHS:
-                for truth in TRUTHS:
-                    population = Population(levels, width, rare, truth)
-                    for n, share in zip(SIZES, (1, 4), strict=True):
-                        settings.append(o := measure(population, n, options.runs // share))
-                        covered = f"{o.rps_covered:.3f} {o.bias_covered:.3f} {o.anytime_covered:.3f}"
-                        words = f"{o.population} n = {n} rps {o.rps:.4f} bias {o.bias:+.4f}"
-                        run.say(f"{words} covered {covered} marks {o.false_marks}")
-                    streams.append(stream(population, options.runs // (4 if truth == "calibrated" else 20)))
-                    run.say(streams[-1])
+    for levels, rare, width, truth in product((3, 10), (False, True), WIDTHS, TRUTHS):
+        population = Population(levels, width, rare, truth)
+        for n, share in zip(SIZES, (1, 4), strict=True):
+            settings.append(o := measure(population, n, options.runs // share))
+            covered = f"{o.rps_covered:.3f} {o.bias_covered:.3f} {o.anytime_covered:.3f}"
+            words = f"{o.population} n = {n} rps {o.rps:.4f} bias {o.bias:+.4f}"
+            run.say(f"{words} covered {covered} marks {o.false_marks}")
+        streams.append(stream(population, options.runs // (4 if truth == "calibrated" else 20)))
+        run.say(streams[-1])
     run.finish(
         options.out,
         markdown,

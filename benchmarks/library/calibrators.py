@@ -104,12 +104,13 @@ def netcal(module: str, kind: str) -> Prepare:
     return prepare
 
 
-def frozen_net(logits_NC: npt.NDArray[np.floating], labels_N: npt.NDArray[np.integer]) -> Any:
-    """Return a fitted classifier of scikit-learn whose decision function returns the given logits."""
+def given_scores(logits_NC: npt.NDArray[np.floating]) -> Any:
+    """Return a fitted classifier of scikit-learn whose inputs are the logits themselves."""
     from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.frozen import FrozenEstimator
 
-    class Logits(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    from trueodds.metrics import softmax
+
+    class Scores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         def fit(self, x: Any, y: Any) -> Any:
             self.classes_ = np.arange(x.shape[1])
             return self
@@ -121,18 +122,17 @@ def frozen_net(logits_NC: npt.NDArray[np.floating], labels_N: npt.NDArray[np.int
             return x.argmax(axis=1)
 
         def predict_proba(self, X: Any) -> Any:  # MAPIE names the argument
-            from trueodds.metrics import softmax
-
             return softmax(X)
 
-    return FrozenEstimator(Logits().fit(logits_NC, labels_N))
+    return Scores().fit(logits_NC, None)
 
 
 def scikit_learn(method: str) -> Prepare:
     def prepare(data: Rows) -> Fit:
         from sklearn.calibration import CalibratedClassifierCV
+        from sklearn.frozen import FrozenEstimator
 
-        net = frozen_net(*data)
+        net = FrozenEstimator(given_scores(data[0]))
 
         def run() -> Callable[[], Any]:
             fitted = CalibratedClassifierCV(net, method=method).fit(*data)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -384,15 +383,6 @@ def _of_choice(study: Study) -> list[Mapping[str, Any]]:
     return found
 
 
-@dataclass(frozen=True)
-class MeasurementSettings:
-    """Settings of the measurement: number of bins and confidence level of intervals."""
-
-    bins: int = 15
-    level: float = 0.95
-    compare: Sequence[str] = ()
-
-
 def published_keys(study: Study) -> list[str]:
     """List the keys of a published row that do not select a run."""
     return [CALIBRATOR, *study.report, *(f"{column}_{spread}" for column in study.report for spread in SPREADS)]
@@ -403,5 +393,5 @@ def columns() -> frozenset[str]:
     """Return the columns that are measured for a run. All are fractions except scores and counts."""
     p_NC = np.array([[0.8, 0.2], [0.3, 0.7], [0.6, 0.4], [0.1, 0.9]])
     return frozenset(
-        [*measure(Identity(), np.log(p_NC), np.array([0, 1, 1, 1]), MeasurementSettings()).values, TEMPERATURE]
+        [*measure(Identity(), np.log(p_NC), np.array([0, 1, 1, 1]), config.Evaluation()).values, TEMPERATURE]
     )

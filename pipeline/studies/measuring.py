@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.config import Evaluation
 from pipeline.studies import format as study_format
-from pipeline.studies.format import CALIBRATOR, SECONDS, TEMPERATURE, VALIDATION, MeasurementSettings, Study, columns
+from pipeline.studies.format import CALIBRATOR, SECONDS, TEMPERATURE, VALIDATION, Study, columns
 from pipeline.studies.runs import SHIFT, Place
 from pipeline.training.plan import fingerprint
 from pipeline.training.provenance import code_hashes
@@ -188,12 +189,6 @@ def _code_in_use(*modules: str) -> str:
     return fingerprint(code_hashes(modules) | extensions.hashes("calibrators"))[:16]
 
 
-def _judging(place: Place) -> MeasurementSettings:
-    """Return the measurement settings of a run."""
-    evaluation = place.run.params.evaluation
-    return MeasurementSettings(evaluation.bins, evaluation.level)
-
-
 def _measure_or_read(
     place: Place,
     name: str,
@@ -202,7 +197,7 @@ def _measure_or_read(
     measurement: Callable[[Place, Sequence[str]], Iterator[Any]],
 ) -> dict[str, Any]:
     """Return the rows of the entries: measured, or read from the file `name` if the same code measured them before."""
-    path, judging = place.folder / name, _judging(place)
+    path, judging = place.folder / name, place.run.params.evaluation
     kept: dict[str, Any] = read_json(path) if path.is_file() else {}
     keys = {entry: f"{entry} bins={judging.bins} level={judging.level} {code}" for entry in entries}
     new = [entry for entry in entries if keys[entry] not in kept]
@@ -217,7 +212,7 @@ def _measure_rows(place: Place, entries: Sequence[str]) -> Iterator[Row]:
     if not entries:
         return
     val, test = place.logits()
-    parts = {"": test, VALIDATION: val}
+    parts, evaluation = {"": test, VALIDATION: val}, place.run.params.evaluation
     for entry in entries:
         try:
             calibrator = fit_calibrator(val, entry)
@@ -228,7 +223,7 @@ def _measure_rows(place: Place, entries: Sequence[str]) -> Iterator[Row]:
         yield own | {
             f"{prefix}{column}": None if math.isnan(value) else value
             for prefix, part in parts.items()
-            for column, value in measure(calibrator, part.logits_NC, part.labels_N, _judging(place)).values.items()
+            for column, value in measure(calibrator, part.logits_NC, part.labels_N, evaluation).values.items()
         }
 
 
@@ -244,10 +239,10 @@ def _measure_shift(place: Place, entries: Sequence[str]) -> Iterator[list[Row]]:
         except FitError as error:
             yield [{SEVERITY: 0, PROBLEM: str(error)}]
         else:
-            yield _by_severity(entry, calibrator, shifted, _judging(place))
+            yield _by_severity(entry, calibrator, shifted, place.run.params.evaluation)
 
 
-def _by_severity(entry: str, calibrator: Calibrator, logits: ShiftedLogits, judging: MeasurementSettings) -> list[Row]:
+def _by_severity(entry: str, calibrator: Calibrator, logits: ShiftedLogits, judging: Evaluation) -> list[Row]:
     """Return one row per severity for one calibrator."""
     labels_N, bins = logits.clean.labels_N, judging.bins
     clean = figures(calibrator, logits.clean.logits_NC, labels_N, bins)

@@ -206,7 +206,7 @@ def _beside(study: Study, column: str, theirs: Row, rows: Sequence[Row], baselin
     return words
 
 
-def _write_page(path: Path, study: Study, found: Mapping[str, Any], figures: Sequence[Path]) -> Path:
+def _write_page(path: Path, study: Study, results: Mapping[str, Any], figures: Sequence[Path]) -> Path:
     """Write the page with the PNGs embedded."""
     shown = [
         {
@@ -216,5 +216,5 @@ def _write_page(path: Path, study: Study, found: Mapping[str, Any], figures: Seq
         for png in figures
     ]
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(TEMPLATE.read_text(encoding="utf-8"))
-    write_text(path, template.render(study=study, style=PALETTE, figures=shown, **found))
+    write_text(path, template.render(study=study, style=PALETTE, figures=shown, **results))
     return path

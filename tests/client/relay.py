@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 
 import httpx
+
+from tests.local_server import LocalServer, QuietHandler
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Lose:
 
 
 @dataclass
-class Relay:
+class Relay(LocalServer):
     """Use as a context manager. What happens to the next requests is in `plan`; after that all are passed on."""
 
     service: str
@@ -36,7 +36,7 @@ class Relay:
     def __enter__(self) -> Self:
         relay = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             protocol_version = "HTTP/1.1"
 
             def _handle(self) -> None:
@@ -64,19 +64,4 @@ class Relay:
 
             do_GET = do_POST = do_DELETE = _handle
 
-            def log_message(self, format: str, *arguments: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return self.serve(Handler)

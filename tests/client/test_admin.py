@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.http import keys
+from service.http import hashed_keys
 from tests.client.data import CLASSES, SHAPE, images
 from tests.client.relay import Lose, Relay
 from tests.service.hooks import until
@@ -124,7 +124,7 @@ def test_any_route_has_the_key_the_tries_and_the_errors(client: Client) -> None:
 def test_the_admin_key_comes_from_a_file_or_the_environment(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key, hashed = keys.make()
+    key, hashed = hashed_keys.make()
     (tmp_path / "key").write_text(f"{key}\n")
     (tmp_path / "models").symlink_to(folder / "models")
     for name in (ADMIN_KEY, ADMIN_KEY_FILE):

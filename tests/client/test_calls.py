@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import trueodds
-from service.http import keys
+from service.http import hashed_keys
 from tests.client.data import CLASSES, SHAPE, expected, images
 from tests.conftest import ROOT
 from tests.service.hooks import until
@@ -252,7 +252,7 @@ def test_an_error_in_a_later_request_has_the_answers_before_it(client: Client) -
 
 
 def test_keys(folder: Path, tmp_path: Path) -> None:
-    key, hash_ = keys.make()
+    key, hash_ = hashed_keys.make()
     (tmp_path / "models").symlink_to(folder / "models")
     with server(tmp_path, "--predict-key-hash", hash_) as (http, _):
         url = str(http.base_url)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import http.server
 import io
 import pickle
 import tarfile
-import threading
 from collections.abc import Iterator
 from functools import partial
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from pipeline import data
 from pipeline.config import Data
 from pipeline.data import DataError
 from pipeline.data.vision import torchvision
+from tests.local_server import LocalServer
 from trueodds.files import write_npz
 
 ROWS = {"train": 300, "test": 100}
@@ -50,11 +50,6 @@ def archive() -> tuple[bytes, dict[str, str]]:
     return out.getvalue(), {name: hashlib.md5(content).hexdigest() for name, content in members.items()}
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def official(tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A server of the archive, with torchvision's CIFAR100 pointed at it; gives the served file."""
@@ -63,19 +58,14 @@ def official(tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch) -
     content, md5 = archive()
     served = folder / "cifar-100-python.tar.gz"
     served.write_bytes(content)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
     kind = torchvision().datasets.CIFAR100
-    monkeypatch.setattr(kind, "url", f"http://127.0.0.1:{server.server_port}/{served.name}")
     monkeypatch.setattr(kind, "tgz_md5", hashlib.md5(content).hexdigest())
     monkeypatch.setattr(kind, "train_list", [["train", md5["train"]]])
     monkeypatch.setattr(kind, "test_list", [["test", md5["test"]]])
     monkeypatch.setattr(kind, "meta", {**kind.meta, "md5": md5["meta"]})
-    yield served
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with LocalServer().serve(partial(SimpleHTTPRequestHandler, directory=str(folder))) as server:
+        monkeypatch.setattr(kind, "url", f"{server.url}/{served.name}")
+        yield served
 
 
 def test_download_and_mirror_give_the_same_bytes(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import http.server
 import shutil
-import threading
 from collections.abc import Iterator
 from functools import partial
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from PIL import Image
 from pipeline import data
 from pipeline.config import Data
 from pipeline.data import DataError, tiny_imagenet
+from tests.local_server import LocalServer
 
 WNIDS = ("n01443537", "n02012849", "n03126707")
 WORDS = "n00001740\tentity\nn01443537\tgoldfish, Carassius auratus\nn02012849\tcrane\nn03126707\tcrane\n"
@@ -52,16 +52,10 @@ def served(tmp_path: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> 
     official(tmp_path / "made" / tiny_imagenet.NAME)
     folder = tmp_path / "served"
     archive = Path(shutil.make_archive(str(folder / tiny_imagenet.NAME), "zip", tmp_path / "made"))
-    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    monkeypatch.setattr(tiny_imagenet, "URL", f"http://127.0.0.1:{server.server_port}/{archive.name}")
     monkeypatch.setattr(tiny_imagenet, "MD5", hashlib.md5(archive.read_bytes()).hexdigest())
-    yield archive
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with LocalServer().serve(partial(SimpleHTTPRequestHandler, directory=str(folder))) as server:
+        monkeypatch.setattr(tiny_imagenet, "URL", f"{server.url}/{archive.name}")
+        yield archive
 
 
 def test_a_folder_in_the_official_layout(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import copy
 import json
-import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 from tests.decisions.recorded import KEYED_RESPONSE, LISTED_RESPONSE
+from tests.local_server import LocalServer, QuietHandler
 
 
 @dataclass
-class DecisionStub:
+class DecisionStub(LocalServer):
     """Use as a context manager. `served` is the model that the responses name."""
 
     served: str = "recorded-1"
@@ -22,7 +21,7 @@ class DecisionStub:
     def __enter__(self) -> Self:
         stub = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def do_POST(self) -> None:
                 request = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 stub.requests.append(request)
@@ -35,16 +34,4 @@ class DecisionStub:
                 self.end_headers()
                 self.wfile.write(content)
 
-            def log_message(self, *parts: object) -> None: ...
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return self.serve(Handler)

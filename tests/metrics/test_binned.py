@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from sklearn.calibration import calibration_curve
 
 from tests import reference_metrics as twin
+from tests.metrics.rows import sums_of
 from trueodds.metrics import (
     CalibrationSums,
     adaptive_ece,
@@ -75,10 +76,6 @@ def two_classes(rows: Rows) -> tuple[Array, npt.NDArray[np.intp]]:
 
 def halves(rows: Rows) -> Rows:
     return [(max(c, 1 - c), a) for c, a in rows]
-
-
-def sums_of(rows: Rows) -> CalibrationSums:
-    return CalibrationSums.from_top([c for c, _ in rows], [a for _, a in rows])
 
 
 def drawn(n: int, seed: int = 0) -> tuple[Array, npt.NDArray[np.intp]]:

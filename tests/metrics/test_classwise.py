@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import reference_metrics as twin
+from tests.metrics.rows import drawn
 from trueodds.metrics import classwise_ece, ece_per_class, noise_floor_per_class, softmax
 from trueodds.metrics.ranked import BINNINGS
 from trueodds.sums import rows
@@ -29,11 +30,6 @@ def classified(draw: st.DrawFn) -> Table:
     row = st.lists(st.integers(0, 6), min_size=classes, max_size=classes).filter(any)
     table = [[w / sum(weights) for w in weights] for weights in draw(st.lists(row, min_size=1, max_size=12))]
     return table, draw(st.lists(st.integers(0, classes - 1), min_size=len(table), max_size=len(table)))
-
-
-def drawn(n: int, classes: int, seed: int = 0) -> tuple[Array, npt.NDArray[np.intp]]:
-    rng = np.random.default_rng(seed)
-    return rng.dirichlet(np.full(classes, 0.2), n), rng.integers(0, classes, n)
 
 
 @given(classified(), st.sampled_from([1, 2, 15]), st.sampled_from(BINNINGS), st.sampled_from([0.0, 0.01, 0.25, 0.5]))
@@ -73,7 +69,7 @@ def test_certain_rows_err_by_their_errors(binning: Binning) -> None:
 @pytest.mark.parametrize("binning", BINNINGS)
 @pytest.mark.parametrize("threshold", [0.0, 0.05])
 def test_blocks_make_no_difference(binning: Binning, threshold: float) -> None:
-    p, y = drawn(500, 7)
+    p, y = drawn(500, 7, spread=0.2)
     whole = ece_per_class(p, y, binning=binning, threshold=threshold)
     with mock.patch.object(rows, "ELEMENTS", 7 * 13):
         parts = ece_per_class(p, y, binning=binning, threshold=threshold)
@@ -83,7 +79,7 @@ def test_blocks_make_no_difference(binning: Binning, threshold: float) -> None:
 @pytest.mark.parametrize("binning", BINNINGS)
 @pytest.mark.parametrize("change", [np.asfortranarray, lambda p: p[::-1].copy()[::-1], np.float32, np.float16])
 def test_layout_and_precision_do_not_matter(binning: Binning, change: Callable[[Array], npt.NDArray[Any]]) -> None:
-    p, y = drawn(400, 20)
+    p, y = drawn(400, 20, spread=0.2)
     changed = change(p)
     wide = changed.astype(np.float64)
     np.testing.assert_allclose(ece_per_class(changed, y, binning=binning), ece_per_class(wide, y, binning=binning))
@@ -100,7 +96,7 @@ def test_float32_probabilities_are_binned_as_float64() -> None:
 
 
 def test_a_thousand_classes() -> None:
-    p, y = drawn(300, 1000)
+    p, y = drawn(300, 1000, spread=0.2)
     columns = [(c, k) for k in (0, 999) for c in [ece_per_class(p, y)[k]]]
     for value, k in columns:
         expected = twin.ece(
@@ -111,7 +107,7 @@ def test_a_thousand_classes() -> None:
 
 
 def test_classwise_of_two_classes_is_symmetric() -> None:
-    p, y = drawn(500, 2)
+    p, y = drawn(500, 2, spread=0.2)
     for binning in BINNINGS:
         value = ece_per_class(p, y, binning=binning, bins=10)  # 10 divides 500: equal mass is symmetric too
         assert value[0] == pytest.approx(value[1], abs=1e-12)

@@ -12,12 +12,9 @@ from hypothesis import strategies as st
 
 from tests import reference
 from tests import reference_sequential as twin
+from tests.metrics.rows import sums_of
 from trueodds.metrics import CELLS, CalibrationSums, gap_sequence, signed_gap
 from trueodds.metrics.intervals.confidence_sequence import _log_wealth
-
-
-def sums_of(rows: list[twin.Row]) -> CalibrationSums:
-    return CalibrationSums.from_top([c for c, _ in rows], [a for _, a in rows])
 
 
 def wealth_of(rows: list[twin.Row], m: float, sign: int) -> float:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import reference_metrics as twin
+from tests.metrics.rows import drawn
 from trueodds.metrics import (
     half_panels_error,
     samplewise_error,
@@ -30,11 +31,6 @@ GOOD = [[0.9, 0.1], [0.2, 0.8]]
 panels = st.lists(st.integers(0, 3), min_size=3, max_size=3).filter(lambda row: sum(row) >= 2)
 
 
-def drawn(n: int, classes: int, seed: int = 0) -> tuple[Array, npt.NDArray[np.intp]]:
-    rng = np.random.default_rng(seed)
-    return rng.dirichlet(np.full(classes, 0.2), n), rng.integers(0, classes, n)
-
-
 def test_samplewise_by_hand() -> None:
     p, q = [[0.7, 0.2, 0.1], [1.0, 0.0, 0.0]], [[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]
     assert samplewise_error(p, q) == pytest.approx(0.6 / 2)
@@ -46,7 +42,7 @@ def test_samplewise_by_hand() -> None:
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_samplewise_in_blocks(norm: Any) -> None:
-    p, q = drawn(400, 9)[0].astype(np.float32), np.asfortranarray(drawn(400, 9, seed=1)[0])
+    p, q = drawn(400, 9, spread=0.2)[0].astype(np.float32), np.asfortranarray(drawn(400, 9, seed=1, spread=0.2)[0])
     order = {"l1": 1, "l2": 2, "max": np.inf}[norm]
     expected = np.mean([np.linalg.norm(a.astype(np.float64) - b, order) for a, b in zip(p, q, strict=True)])
     with mock.patch.object(rows, "ELEMENTS", 9 * 7):
@@ -66,7 +62,7 @@ def test_counts_and_their_shares_are_the_same() -> None:
 
 def test_one_vote_for_the_label_is_twice_what_is_missing_at_it() -> None:
     """||p - e_y||_1 = 2 (1 - p_y): the error of one-hot votes needs no other class."""
-    p_NC, y_N = drawn(300, 6)
+    p_NC, y_N = drawn(300, 6, spread=0.2)
     assert samplewise_error(p_NC, np.eye(6)[y_N]) == pytest.approx(2 * np.mean(1 - p_NC[np.arange(300), y_N]))
 
 

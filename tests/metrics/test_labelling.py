@@ -14,6 +14,7 @@ from scipy import stats
 from benchmarks.evidence.labelling import FEW, piled, scaled, within_bins
 from benchmarks.streams import pool
 from tests import reference_sequential as twin
+from tests.metrics.rows import counts
 from trueodds.metrics import (
     CELLS,
     CalibrationSums,
@@ -25,13 +26,8 @@ from trueodds.metrics import (
     sensitivity,
     weighted_ece,
 )
-from trueodds.sums.bins import cell_of
 
 Array = npt.NDArray[np.float64]
-
-
-def counts(confidence: npt.ArrayLike) -> Array:
-    return np.bincount(cell_of(confidence), minlength=CELLS).astype(np.float64)
 
 
 def test_chi_square_by_hand() -> None:

@@ -10,16 +10,12 @@ import numpy.typing as npt
 import pytest
 
 from tests import reference
+from tests.metrics.rows import drawn
 from trueodds.metrics import COLUMNS, CalibrationSums, softmax
 from trueodds.sums import rows
 from trueodds.sums.rows import NARROW, checked_blocks, top_labels, top_rows
 
 WIDTHS = [1, 2, 3, NARROW, NARROW + 1, 100, 1000]
-
-
-def drawn(n: int, classes: int, seed: int = 0) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.intp]]:
-    rng = np.random.default_rng(seed)
-    return rng.dirichlet(np.full(classes, 0.3), n), rng.integers(0, classes, n)
 
 
 def slow_sums(p: npt.NDArray[Any], y: npt.NDArray[np.intp]) -> CalibrationSums:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from benchmarks.streams import Pool, first_alarms, pool
 from tests import reference
 from tests import reference_sequential as twin
+from tests.metrics.rows import sums_of
 from trueodds.errors import ConfigError
 from trueodds.metrics import CalibrationSums, EProcess, ShiryaevRoberts, blocks
 from trueodds.metrics.alarms.payoffs import CENTRES, Null, payoffs
@@ -23,10 +24,6 @@ from trueodds.metrics.alarms.payoffs import CENTRES, Null, payoffs
 NULLS: tuple[Null, ...] = ("point", "ece")
 FORMS = (EProcess, ShiryaevRoberts)
 some_labels = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 1)), min_size=1, max_size=40)
-
-
-def sums_of(rows: list[twin.Row]) -> CalibrationSums:
-    return CalibrationSums.from_top([c for c, _ in rows], [a for _, a in rows])
 
 
 def after(form: type[EProcess] | type[ShiryaevRoberts], null: Null, rows: list[list[twin.Row]]) -> float:

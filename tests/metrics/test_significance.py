@@ -14,14 +14,11 @@ from hypothesis import strategies as st
 
 from benchmarks.streams import pool
 from tests import reference_sequential as twin
+from tests.metrics.rows import sums_of
 from trueodds.metrics import CalibrationSums, calibration_test, ece, noise_floor
 from trueodds.metrics.significance import calibration
 
 Array = npt.NDArray[np.float64]
-
-
-def sums_of(rows: list[twin.Row]) -> CalibrationSums:
-    return CalibrationSums.from_top([c for c, _ in rows], [a for _, a in rows])
 
 
 def rejected(shape: str, n: int, runs: int, off: npt.NDArray[Any] | float = 0.0, seed: int = 0) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import reference_metrics as twin
+from tests.metrics.rows import sums_of
 from trueodds.metrics import CalibrationSums, cell_of, kde_ece, sece, smooth_ece
 from trueodds.metrics.smooth import _triweight
 
@@ -17,10 +18,6 @@ Rows = list[tuple[float, int]]
 METRICS: list[Callable[..., float]] = [smooth_ece, kde_ece, sece]
 confidences = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0, 0.5]))
 rows_of = st.lists(st.tuples(confidences, st.integers(0, 1)), min_size=1, max_size=8)
-
-
-def sums_of(rows: Rows) -> CalibrationSums:
-    return CalibrationSums.from_top([c for c, _ in rows], [a for _, a in rows])
 
 
 def drawn(n: int, seed: int, off: float = 1.0) -> Rows:

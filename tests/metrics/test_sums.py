@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import reference
+from tests.metrics.rows import drawn
 from trueodds.metrics import CELLS, COLUMNS, CalibrationSums, cell_of, nll, noise_floor
 from trueodds.sums.bins import EDGES, bin_of
 
@@ -24,13 +25,8 @@ DIVISORS = (1, 10, 15, 20, 25, 50, 100, 200, 500, 1000, 3000)
 confidences = st.lists(st.floats(0, 1), min_size=1, max_size=40)
 
 
-def random_rows(n: int, classes: int = 4, seed: int = 0) -> tuple[Array, npt.NDArray[np.intp]]:
-    rng = np.random.default_rng(seed)
-    return rng.dirichlet(np.full(classes, 0.3), n), rng.integers(0, classes, n)
-
-
 def random_sums(n: int, seed: int = 0) -> CalibrationSums:
-    return CalibrationSums.from_probabilities(*random_rows(n, seed=seed))
+    return CalibrationSums.from_probabilities(*drawn(n, 4, seed))
 
 
 def assert_close(sums: CalibrationSums, expected: CalibrationSums) -> None:
@@ -143,13 +139,13 @@ def test_ties_go_to_the_smallest_class() -> None:
 
 
 def test_merge_is_the_whole() -> None:
-    probabilities, labels = random_rows(500)
+    probabilities, labels = drawn(500, 4)
     parts = [CalibrationSums.from_probabilities(probabilities[i::7], labels[i::7]) for i in range(7)]
     assert_close(sum(parts, CalibrationSums.zero()), CalibrationSums.from_probabilities(probabilities, labels))
 
 
 def test_order_does_not_matter() -> None:
-    probabilities, labels = random_rows(500)
+    probabilities, labels = drawn(500, 4)
     order = np.random.default_rng(1).permutation(500)
     assert_close(
         CalibrationSums.from_probabilities(probabilities[order], labels[order]),

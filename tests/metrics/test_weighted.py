@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from benchmarks.evidence.labelling import RULES, ece_of, piled, scaled
 from benchmarks.streams import Pool, pool
 from tests import reference_sequential as twin
+from tests.metrics.rows import counts
 from trueodds.metrics import (
     CELLS,
     CalibrationSums,
@@ -31,10 +32,6 @@ from trueodds.sums.bins import cell_of
 
 Array = npt.NDArray[np.float64]
 some_rows = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 1)), min_size=1, max_size=40)
-
-
-def counts(confidence: npt.ArrayLike) -> Array:
-    return np.bincount(cell_of(confidence), minlength=CELLS).astype(np.float64)
 
 
 @settings(max_examples=20)

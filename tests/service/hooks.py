@@ -8,8 +8,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
+
+from tests.local_server import LocalServer, QuietHandler
 
 
 @dataclass
@@ -23,7 +24,7 @@ class Call:
 
 
 @dataclass
-class Hook:
+class Hook(LocalServer):
     """Use as a context manager. `answers` are the statuses of the next calls, then 204; each may take `seconds`.
 
     While `gate` is not set, calls wait for their answer.
@@ -40,7 +41,7 @@ class Hook:
         hook = self
         self.gate.set()
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def _answer(self) -> None:
                 length = int(self.headers.get("content-length", 0))
                 body = json.loads(self.rfile.read(length)) if length else None
@@ -60,23 +61,15 @@ class Hook:
 
             do_GET = do_POST = _answer
 
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self._thread.start()
-        return self
+        return self.serve(Handler)
 
     def __exit__(self, *error: object) -> None:
         self.gate.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        super().__exit__(*error)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}/hook"
+        return f"{super().url}/hook"
 
 
 def until(enough: Callable[[], object], seconds: float = 60) -> None:

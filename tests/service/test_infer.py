@@ -17,6 +17,7 @@ from service.infer import request_parameters
 from service.infer.infer_route import EXTENSIONS
 from service.infer.tensors import DTYPES
 from tests.service.app_client import Client
+from tests.service.bodies import HEAD, binary, without_data
 from tests.service.tiny_bundle import CLASSES, SHAPE, pictures
 
 INFER = "/v2/models/tiny/infer"
@@ -90,12 +91,10 @@ def test_every_type_of_numbers_holds_pixels_or_is_refused(client: Client, dataty
     def answers(values_NHWC: npt.NDArray[Any]) -> list[httpx.Response]:
         typed = values_NHWC.astype(dtype)
         shown = tensor(datatype=datatype, data=typed.ravel().tolist())
-        entry = {k: v for k, v in shown.items() if k != "data"} | {"parameters": {"binary_data_size": typed.nbytes}}
-        head = json.dumps({"inputs": [entry], **wanted}).encode()
-        headers = {"inference-header-content-length": str(len(head))}
+        head = {"inputs": [without_data(shown, typed.nbytes)], **wanted}
         return [
             client.post(INFER, json={"inputs": [shown], **wanted}),
-            client.post(INFER, content=head + typed.tobytes(), headers=headers),
+            client.post(INFER, **binary(head, typed.tobytes())),
         ]
 
     for answer in answers(small_NHWC):
@@ -123,10 +122,9 @@ TRITON = [
 def test_what_tritons_client_sends_is_answered(client: Client, parameters: bytes) -> None:
     shown = b'{"name":"images","shape":[3,4,4,1],"datatype":"INT64","parameters":{"binary_data_size":384}}'
     head = b'{"id":"r1","inputs":[' + shown + b'],"parameters":' + parameters + b"}"
-    headers = {"inference-header-content-length": str(len(head))}
-    answer = client.post(INFER, content=head + IMAGES_NHWC.astype("<i8").tobytes(), headers=headers)
+    answer = client.post(INFER, **binary(head, IMAGES_NHWC.astype("<i8").tobytes()))
     assert answer.status_code == 200, answer.text
-    shown_back = json.loads(answer.content[: int(answer.headers["inference-header-content-length"])])
+    shown_back = json.loads(answer.content[: int(answer.headers[HEAD])])
     assert [output["shape"] for output in shown_back["outputs"]] == [[3], [3], [3, 4]]
     assert client.report()["answers"] == 3
 
@@ -154,19 +152,16 @@ def test_binary_tensors_both_ways(client: Client, datatype: str, kind: str) -> N
     """Triton's client sends no content type."""
     expected = outputs(infer(client, {"inputs": [tensor()]}))
     data = IMAGES_NHWC.astype({"UINT8": "<u1", "FP32": "<f4"}[datatype]).tobytes()
-    entry = {
-        k: v for k, v in tensor(datatype=datatype, parameters={"binary_data_size": len(data)}).items() if k != "data"
-    }
     shown = [
         {"name": "label", "parameters": {"binary_data": False}},
         {"name": "probabilities"},
         {"name": "prediction_id"},
     ]
-    head = json.dumps({"inputs": [entry], "parameters": {"binary_data_output": True}, "outputs": shown}).encode()
-    headers = {"inference-header-content-length": str(len(head)), "content-type": kind}
-    answer = client.post(INFER, content=head + data, headers=headers)
+    entry = without_data(tensor(datatype=datatype), len(data))
+    head = {"inputs": [entry], "parameters": {"binary_data_output": True}, "outputs": shown}
+    answer = client.post(INFER, **binary(head, data, **{"content-type": kind}))
     assert answer.status_code == 200, answer.text
-    length = int(answer.headers["inference-header-content-length"])
+    length = int(answer.headers[HEAD])
     label, probabilities, ids = json.loads(answer.content[:length])["outputs"]
     assert label["data"] == expected["label"]
     size = probabilities["parameters"]["binary_data_size"]
@@ -261,16 +256,14 @@ def test_bad_requests_are_answered_in_words(client: Client) -> None:
 def test_bad_binary_requests(client: Client) -> None:
     kind = {"content-type": "application/octet-stream"}
     assert client.post(INFER, content=b"{}", headers=kind).status_code == 415
-    entry = {k: v for k, v in tensor(parameters={"binary_data_size": 48}).items() if k != "data"}
-    head = json.dumps({"inputs": [entry]}).encode()
+    head = json.dumps({"inputs": [without_data(tensor(), 48)]}).encode()
     for length, data, status, words in [
         (len(head), b"x" * 47, 422, "47 bytes follow the JSON; [3, 4, 4, 1] of UINT8 needs 48"),
         (len(head) + 100, b"x" * 48, 400, "Inference-Header-Content-Length is"),
         ("many", b"x" * 48, 400, "Inference-Header-Content-Length is 'many'"),
         (5, b"x" * 48, 400, "not JSON"),
     ]:
-        headers = {**kind, "inference-header-content-length": str(length)}
-        answer = client.post(INFER, content=head + data, headers=headers)
+        answer = client.post(INFER, content=head + data, headers={**kind, HEAD: str(length)})
         assert (answer.status_code, words in answer.json()["error"]) == (status, True), answer.text
 
 

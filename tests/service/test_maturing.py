@@ -16,6 +16,7 @@ from service.settings import Settings
 from service.store.rows import MaturedCounts, Version
 from tests.service.app_client import Client
 from tests.service.conftest import Serve
+from tests.service.hooks import until
 from tests.service.tiny_bundle import pictures
 from trueodds.__main__ import main
 from trueodds.calibrators import Temperature
@@ -102,10 +103,8 @@ def test_an_observed_model_is_judged_by_what_has_matured(serve: Serve) -> None:
     assert counts.items() <= after["maturing"].items()
     assert after["positive"]["prevalence"] == pytest.approx(6 / ROWS)
     assert labelled(client)["val_labels"].sum() == 6
-    deadline = time.monotonic() + 60
-    while client.report(**WHOSE)["alarm"]["nulls"][0]["labels"] < ROWS:  # the watch takes them within a second
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    # the watch takes them within a second
+    until(lambda: client.report(**WHOSE)["alarm"]["nulls"][0]["labels"] >= ROWS)
     text = client.get("/metrics").text
     for name, value in (
         ("maturing", 0),
@@ -140,10 +139,8 @@ def test_where_silence_is_a_label_no_chance_of_getting_one_weighs(serve: Serve) 
     assert client.report(**WHOSE)["labelled"] == 2 * ROWS
     arrays = labelled(client)
     assert "val_propensity" not in arrays or np.isnan(arrays["val_propensity"]).all()
-    deadline = time.monotonic() + 60
-    while (part := client.report(**WHOSE)["acting"])["labels"] < ROWS:
-        assert time.monotonic() < deadline, part
-        time.sleep(0.1)
+    until(lambda: client.report(**WHOSE)["acting"]["labels"] >= ROWS)
+    part = client.report(**WHOSE)["acting"]
     assert (part["wrong"], part["left_out"], part["escalated_labels"]) == (0, 0, ROWS)
     assert "as they first arrived" not in part["reading"]
     client.label([{"id": "0-0", "label": "fraud"}])

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
 import trueodds
 from service.observe.observation_formats import header_of
 from service.observe.parquet import PARQUET
 from tests.service.app_client import Client
+from tests.service.bodies import parquet_of
 from tests.service.hooks import until
 from tests.service.tiny_bundle import pictures, write_bundle
 from trueodds import metrics
@@ -59,12 +59,6 @@ def watched(serve_once: Callable[..., Client]) -> Client:
 
 def table(p_NC: np.ndarray) -> pa.Table:
     return pa.table({"id": [f"r{n}" for n in range(len(p_NC))], **dict(zip(CLASSES, p_NC.T, strict=True))})
-
-
-def parquet_of(columns: pa.Table) -> bytes:
-    file = io.BytesIO()
-    parquet.write_table(columns, file)
-    return file.getvalue()
 
 
 def test_the_report_is_that_of_the_same_rows_at_hand(client: Client) -> None:
@@ -118,7 +112,7 @@ def test_every_format_gives_the_same_sums(client: Client, how: str) -> None:
         "csv": {"content": csv.encode(), "headers": CSV},
         "parquet": {"content": parquet_of(table(p_NC)), "headers": {"content-type": PARQUET}},
         "parquet lists": {
-            "content": parquet_of(pa.table({"id": ids, "probabilities": lists})),
+            "content": parquet_of({"id": ids, "probabilities": lists}),
             "headers": {"content-type": PARQUET},
         },
         "parquet float32": {"content": parquet_of(table(p_NC)), "headers": {"content-type": PARQUET}},
@@ -186,7 +180,7 @@ def test_logits_too_far_apart_for_float32_are_refused_by_row(
             "headers": CSV,
         },
         "parquet": {
-            "content": parquet_of(pa.table({"id": [i for i, _ in rows], "logits": [z for _, z in rows]})),
+            "content": parquet_of({"id": [i for i, _ in rows], "logits": [z for _, z in rows]}),
             "headers": {"content-type": PARQUET},
         },
         "json": {"json": {"observations": [{"id": id_, "logits": z} for id_, z in rows]}},
@@ -307,7 +301,7 @@ def test_bodies_of_another_shape(
     ],
 )
 def test_columns_of_parquet_that_are_no_observations(watched: Client, columns: dict[str, Any], words: str) -> None:
-    body, headers = parquet_of(pa.table(columns)), {"content-type": PARQUET}
+    body, headers = parquet_of(columns), {"content-type": PARQUET}
     answer = watched.post("/observe", content=body, headers=headers, params=WHOSE)
     assert answer.status_code == 422 and words in answer.json()["error"]["message"]
 
@@ -509,11 +503,9 @@ def test_rounded_probabilities_and_noise_below_0_are_taken(client: Client, how: 
         body = "id,a,b,c\n" + "".join(f"{how}-{id_},{','.join(map(str, row))}\n" for id_, row in rows.items())
         assert client.post("/observe", params=whose, content=body.encode(), headers=CSV).json()["stored"] == 2
     else:
-        file, numbers_NC = io.BytesIO(), np.array([*rows.values()])
-        columns = {"id": [f"{how}-{id_}" for id_ in rows], **dict(zip("abc", numbers_NC.T, strict=True))}
-        parquet.write_table(pa.table(columns), file)
-        headers = {"content-type": PARQUET}
-        answer = client.post("/observe", params=whose, content=file.getvalue(), headers=headers)
+        numbers_NC = np.array([*rows.values()])
+        packed = parquet_of({"id": [f"{how}-{id_}" for id_ in rows], **dict(zip("abc", numbers_NC.T, strict=True))})
+        answer = client.post("/observe", params=whose, content=packed, headers={"content-type": PARQUET})
         assert answer.json()["stored"] == 2, answer.text
     assert client.get(f"/predictions/{how}-r").json()["confidence"] == 0.33
     assert client.get(f"/predictions/{how}-n").json()["confidence"] == 0.9975, "a rounded 1 is not certain"

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
 from service.observe.cloud_event import STRUCTURED
 from service.observe.parquet import PARQUET
 from tests.service.app_client import Client
+from tests.service.bodies import parquet_of
 from tests.service.tiny_bundle import pictures
 from trueodds.client import AsyncClient, CallError
 from trueodds.errors import ConfigError
@@ -186,11 +184,8 @@ def observe_by_client(client: Client, row: Row) -> bool:
     return by_client(client, lambda asking: asking.observe([row["id"]], **options, classes=STARS, **whose))
 
 
-def parquet_of(row: Row) -> bytes:
-    file = io.BytesIO()
-    columns = {key: [value.item() if isinstance(value, np.generic) else value] for key, value in row.items()}
-    parquet.write_table(pa.table(columns), file)
-    return file.getvalue()
+def table_of(row: Row) -> bytes:
+    return parquet_of({key: [value.item() if isinstance(value, np.generic) else value] for key, value in row.items()})
 
 
 ANSWERS: dict[str, Door] = {
@@ -198,7 +193,7 @@ ANSWERS: dict[str, Door] = {
     "many": lambda client, row: sent(client, "/observe", json_of({"observations": [row]}), JSON, **QUERY),
     "lines": lambda client, row: sent(client, "/observe", json_of(row), LINES, **QUERY),
     "csv": lambda client, row: sent(client, "/observe", csv_of(row), CSV, **QUERY),
-    "parquet": lambda client, row: sent(client, "/observe", parquet_of(row), PARQUET, **QUERY),
+    "parquet": lambda client, row: sent(client, "/observe", table_of(row), PARQUET, **QUERY),
     "client": observe_by_client,
 }
 THEN, MIDNIGHT = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC), datetime(2023, 11, 14, tzinfo=UTC)

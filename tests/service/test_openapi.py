@@ -37,13 +37,10 @@ FEW = settings(
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    folder: Path = tmp_path_factory.mktemp("openapi")
-    open_models(folder / "models").publish(write_bundle(folder / "bundle"))
-    chosen = Settings(models=folder / "models", store=folder / "s.sqlite", threads=1)
-    with Client(create_app(chosen)) as client:
-        client.predict(pictures(3))
-        yield client
+def running(serve_once: Callable[..., Client]) -> Client:
+    client = serve_once()
+    client.predict(pictures(3))
+    return client
 
 
 @pytest.fixture(scope="module")

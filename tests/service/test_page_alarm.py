@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
+from tests.service.hooks import until
 from tests.service.test_process import predict, server
 from tests.service.tiny_bundle import pictures, write_bundle
 from tools import chromium
@@ -40,12 +39,7 @@ def alarmed(tmp_path: Path) -> Iterator[httpx.Client]:
         answers = [answer for k in range(5) for answer in predict(client, pictures(40, seed=k))]
         rows = [{"id": p["id"], "index": (p["index"] + 1) % 4} for p in answers]
         assert client.post("/feedback", json={"labels": rows}).status_code == 200
-        alarm: dict[str, Any] = {"state": None}
-        deadline = time.monotonic() + 60
-        while alarm["state"] != "fired" and time.monotonic() < deadline:
-            time.sleep(0.1)
-            alarm = client.get("/calibration-report").json()["alarm"]
-        assert alarm["state"] == "fired"
+        until(lambda: client.get("/calibration-report").json()["alarm"]["state"] == "fired")
         yield client
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -14,11 +13,11 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
 from service.observe.observation_formats import TABLE
 from service.observe.parquet import LISTS, MEMORY, PARQUET
 from tests.service.app_client import Client
+from tests.service.bodies import parquet_of
 from trueodds.processes.confined import Readers
 from trueodds.processes.pieces import ConfinedError
 
@@ -27,15 +26,9 @@ REQUIRED = b"%\x00\x18\x03ham"
 """In a file's metadata: that the column `ham` is required. Of optional columns pyarrow writes b"%\\x02..."."""
 
 
-def file_of(columns: dict[str, Any], **options: Any) -> bytes:
-    file = io.BytesIO()
-    parquet.write_table(pa.table(columns), file, **options)
-    return file.getvalue()
-
-
 def good(name: str = "r", count: int = 4, **options: Any) -> bytes:
     ids = [f"{name}{n}" for n in range(count)]
-    return file_of(
+    return parquet_of(
         {"id": ids, "ham": [0.25] * count, "spam": [0.75] * count, "tag": ["x", "y"] * (count // 2)}, **options
     )
 
@@ -53,7 +46,7 @@ def send(client: Client, content: bytes, **query: Any) -> httpx.Response:
 
 def problems(client: Client, columns: dict[str, Any], **query: Any) -> dict[int, str]:
     """The messages of refused rows; all others must be stored."""
-    answer = send(client, file_of(columns), **query)
+    answer = send(client, parquet_of(columns), **query)
     assert answer.status_code == 200, answer.text
     tree = answer.json()
     assert tree["rows"] == tree["stored"] + tree["failed"]
@@ -106,7 +99,7 @@ def test_damaged_files_are_refused_or_read(watched: Client) -> None:
     ],
 )
 def test_columns_of_other_types_are_refused(watched: Client, columns: dict[str, Any], words: str) -> None:
-    answer = send(watched, file_of({"ham": [0.5], "spam": [0.5], **columns}))
+    answer = send(watched, parquet_of({"ham": [0.5], "spam": [0.5], **columns}))
     assert (answer.status_code, words in answer.json()["error"]["message"]) == (422, True), answer.text
 
 
@@ -114,7 +107,7 @@ def long(place: str, count: int, size: int) -> bytes:
     """A file whose rows all have one long text: some kilobytes."""
     texts = pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), ["x" * size])
     others = {"id": pa.array([f"d{n}" for n in range(count)]), "ham": [0.5] * count, "spam": [0.5] * count}
-    body = file_of(others | {place: texts}, compression="zstd", store_schema=False)
+    body = parquet_of(others | {place: texts}, compression="zstd", store_schema=False)
     assert len(body) < 60_000
     return body
 
@@ -174,8 +167,8 @@ def test_times_out_of_range_are_refused_by_row(watched: Client, times: pa.Array)
 
 def test_wide_lists_come_in_smaller_blocks_and_empty_files_have_no_rows(watched: Client) -> None:
     none = {name: pa.array([], pa.string() if name == "id" else pa.float64()) for name in ("id", "ham", "spam")}
-    assert send(watched, file_of(none)).json()["rows"] == 0
+    assert send(watched, parquet_of(none)).json()["rows"] == 0
     count, classes = 30, 40_000
     lists = pa.FixedSizeListArray.from_arrays(np.full(count * classes, 1 / classes), classes)
-    body = file_of({"id": [f"wide{n}" for n in range(count)], "probabilities": lists})
+    body = parquet_of({"id": [f"wide{n}" for n in range(count)], "probabilities": lists})
     assert send(watched, body, version="wide").json()["stored"] == count

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyarrow import parquet
 
-from service.http import keys
+from service.http import hashed_keys
 from service.store import StoreError
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, pictures, write_bundle
@@ -189,7 +189,7 @@ def test_refusals(client: Client, serve: Callable[..., Client], monkeypatch: pyt
 
 
 def test_reading_and_removing_take_their_keys(serve: Callable[..., Client]) -> None:
-    (reading, hashed), (admin, of_admin) = keys.make(), keys.make()
+    (reading, hashed), (admin, of_admin) = hashed_keys.make(), hashed_keys.make()
     client = serve({"read_key_hash": hashed, "admin_key_hash": of_admin})
     (row,) = client.predict(pictures(1))
     path = f"/predictions/{row['id']}"

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from service.http import keys
+from service.http import hashed_keys
 from tests.service.alarms import ACKNOWLEDGE
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import pictures
 
 READ = ("/calibration-report", "/models", "/metrics", "/predictions")
 HTML = {"accept": "text/html"}
-READING, ADMIN, FEEDBACK = (keys.make() for _ in range(3))
+READING, ADMIN, FEEDBACK = (hashed_keys.make() for _ in range(3))
 
 
 @pytest.fixture

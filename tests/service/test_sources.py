@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orjson
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
 from service.observe.parquet import PARQUET
 from tests.service.app_client import Client
+from tests.service.bodies import parquet_of
 from trueodds.files import FileError
 from trueodds.inputs.sources import from_logprobs, from_votes
 from trueodds.reports.table.reading import read
@@ -94,9 +92,8 @@ def test_tables_of_chat_models(client: Client, how: str) -> None:
             headers={"content-type": "text/csv"},
         )
     elif how == "parquet":
-        file = io.BytesIO()
-        parquet.write_table(pa.table({"id": ["a", "b"], "ham": [3, 0], "spam": [1, 0], "news": [0, 4]}), file)
-        answer = client.post("/observe", content=file.getvalue(), params=query, headers={"content-type": PARQUET})
+        body = parquet_of({"id": ["a", "b"], "ham": [3, 0], "spam": [1, 0], "news": [0, 4]})
+        answer = client.post("/observe", content=body, params=query, headers={"content-type": PARQUET})
     else:
         rows = [{"id": "a", "votes": {"ham": 3, "spam": 1}}, {"id": "b", "votes": [0, 0, 4]}]
         lines = b"\n".join(map(orjson.dumps, rows))

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.service.app_client import Client, content_of
+from tests.service.bodies import binary, without_data
 from tests.service.tiny_bundle import CLASSES, word_weights
 from trueodds.inputs.text.kind import CHARACTERS
 
@@ -48,12 +49,13 @@ def tensor(**changes: Any) -> dict[str, Any]:
     return {"inputs": [{"name": "texts", "datatype": "BYTES", "shape": [len(TEXTS)], "data": TEXTS} | changes]}
 
 
-def binary(texts: list[bytes], **changes: Any) -> tuple[bytes, dict[str, str]]:
-    data = b"".join(struct.pack("<I", len(text)) + text for text in texts)
-    head = tensor(parameters={"binary_data_size": len(data)}, shape=[len(texts)]) | changes
-    del head["inputs"][0]["data"]
-    text = json.dumps(head).encode()
-    return text + data, {"inference-header-content-length": str(len(text)), "content-type": "application/octet-stream"}
+def binary_texts(data: bytes, count: int) -> dict[str, Any]:
+    (shown,) = tensor(shape=[count])["inputs"]
+    return binary({"inputs": [without_data(shown, len(data))]}, data, **{"content-type": "application/octet-stream"})
+
+
+def packed(*texts: bytes) -> bytes:
+    return b"".join(struct.pack("<I", len(text)) + text for text in texts)
 
 
 def test_every_form_gives_the_same_answer(texts: Client) -> None:
@@ -67,12 +69,11 @@ def test_every_form_gives_the_same_answer(texts: Client) -> None:
         (quoted.encode("utf-8-sig"), "text/csv"),
     ]:
         assert np.allclose([p["probabilities"] for p in predictions(ask(texts, body, kind))], wanted, atol=1e-6)
-    whole, headers = binary([text.encode() for text in TEXTS])
     for answer in (
         texts.post(INFER, json=tensor()),
         texts.post(INFER, json=tensor(shape=[len(TEXTS), 1])),
         texts.post(INFER, json=tensor(shape=[len(TEXTS), 1], data=[[text] for text in TEXTS])),
-        texts.post(INFER, content=whole, headers=headers),
+        texts.post(INFER, **binary_texts(packed(*map(str.encode, TEXTS)), len(TEXTS))),
     ):
         assert answer.status_code == 200, answer.text
         found = next(output for output in answer.json()["outputs"] if output["name"] == "probabilities")
@@ -174,24 +175,11 @@ def test_refused_tensors(texts: Client, changes: dict[str, Any], words: str) -> 
 @pytest.mark.parametrize(
     ("data", "count", "words"),
     [
-        ([b"tea", b"caf\xe9"], 2, "text 1 is not UTF-8: byte 3 is 0xe9"),
-        ([b"tea"], 2, "the tensor holds 1 texts, but its shape says 2"),
+        (packed(b"tea", b"caf\xe9"), 2, "text 1 is not UTF-8: byte 3 is 0xe9"),
+        (packed(b"tea"), 2, "the tensor holds 1 texts, but its shape says 2"),
+        (struct.pack("<I", 9) + b"tea", 1, "text 0 extends beyond the 7 bytes"),
     ],
 )
-def test_refused_binary_tensors(texts: Client, data: list[bytes], count: int, words: str) -> None:
-    whole, headers = binary(data)
-    head = int(headers["inference-header-content-length"])
-    changed = json.loads(whole[:head])
-    changed["inputs"][0]["shape"] = [count]
-    text = json.dumps(changed).encode()
-    answer = texts.post(
-        INFER, content=text + whole[head:], headers=headers | {"inference-header-content-length": str(len(text))}
-    )
+def test_refused_binary_tensors(texts: Client, data: bytes, count: int, words: str) -> None:
+    answer = texts.post(INFER, **binary_texts(data, count))
     assert answer.status_code == 422 and words in answer.json()["error"], answer.text
-
-
-def test_a_text_that_ends_behind_its_tensor(texts: Client) -> None:
-    whole, headers = binary([b"tea"])
-    head = int(headers["inference-header-content-length"])
-    answer = texts.post(INFER, content=whole[:head] + struct.pack("<I", 9) + b"tea", headers=headers)
-    assert "text 0 extends beyond the 7 bytes" in answer.json()["error"], answer.text

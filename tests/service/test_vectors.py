@@ -16,6 +16,7 @@ import pytest
 from service.app import create_app
 from service.settings import Settings
 from tests.service.app_client import Client
+from tests.service.bodies import binary, without_data
 from tests.service.tiny_bundle import CLASSES, write_bundle
 from trueodds.bundle import Bundle, open_models
 from trueodds.inputs import InputError, VectorInput
@@ -130,9 +131,8 @@ def test_tensors_of_the_open_inference_protocol(vectors: Client) -> None:
     assert answers({"inputs": [tensor()]}) == answers({"inputs": [tensor(data=LISTS)]}) == expected
     for datatype, dtype in [("FP32", "<f4"), ("FP64", "<f8")]:
         data = ROWS_NF.astype(dtype).tobytes()
-        entry = {k: v for k, v in tensor(datatype=datatype).items() if k != "data"}
-        head = json.dumps({"inputs": [entry | {"parameters": {"binary_data_size": len(data)}}]}).encode()
-        assert answers(head + data, **{"inference-header-content-length": str(len(head))}) == expected
+        call = binary({"inputs": [without_data(tensor(datatype=datatype), len(data))]}, data)
+        assert answers(call["content"], **call["headers"]) == expected
     whole = [1, -2, 300, 2**40, 0]
     one = tensor(shape=[1, len(NAMES)], data=whole, datatype="INT64")
     assert answers({"inputs": [one]}) == vectors.predict([whole])[0]["probabilities"]

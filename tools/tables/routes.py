@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 from service.app import create_app
 from service.http import keys
+from service.http.hashed_keys import hash_of
 from service.settings import Settings
 from tools.tables.markdown import table
 
@@ -67,7 +68,7 @@ def _section(operation: JSON) -> str:
 
 def _operations() -> list[JSON]:
     """List the operations of the service's OpenAPI document, by path, each with its method, path and key."""
-    hashes = {f"{role}_key_hash": keys.hash_of(role) for role in get_args(keys.Role)}
+    hashes = {f"{role}_key_hash": hash_of(role) for role in get_args(keys.Role)}
     app = create_app(Settings.model_validate(hashes))
     # Without `with`: the application is not started, and a route asks for its key first.
     client = TestClient(app, raise_server_exceptions=False)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from trueodds.client.observations import plain_time
-from trueodds.client.responses import added, fields_of
+from trueodds.client.responses import add_fields, fields_of
 from trueodds.errors import ConfigError, unknown
 from trueodds.texts import short
 
@@ -56,7 +56,7 @@ class DecisionSummary:
     """All of them, in the order of the pairs and of their questions."""
 
     def __add__(self, other: DecisionSummary) -> DecisionSummary:
-        return added(self, other)
+        return add_fields(self, other)
 
 
 def pair_of(

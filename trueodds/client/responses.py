@@ -123,7 +123,7 @@ class Predictions:
         )
 
 
-def added(one: T, other: T) -> T:
+def add_fields(one: T, other: T) -> T:
     """Add two summaries, field by field."""
     return type(one)(*(getattr(one, name) + getattr(other, name) for name in one.__annotations__))
 
@@ -146,7 +146,7 @@ class LabelSummary:
     """Labels kept for an id of your own whose prediction has not arrived yet."""
 
     def __add__(self, other: LabelSummary) -> LabelSummary:
-        return added(self, other)
+        return add_fields(self, other)
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,9 @@ def _range(count_C: Array, confidence_C: Array, level: float) -> tuple[float, fl
 
 def _table(groups: Iterable[tuple[str, AnswerSums]], options: ReportOptions) -> list[Slice]:
     """Build the rows of a table and mark those that are off by more than chance."""
-    rows = [_slice(name, sums, options) for name, sums in groups]
+    rows = [
+        Slice.model_validate({"name": name, **_counts(sums), **_slice_figures(sums, options)}) for name, sums in groups
+    ]
     tested = [row for row in rows if row.p_value is not None]
     chosen = benjamini_hochberg([row.p_value for row in tested if row.p_value is not None], FALSE_DISCOVERY_RATE)
     for row, more_than_chance in zip(tested, chosen, strict=True):
@@ -180,11 +182,6 @@ def benjamini_hochberg(p_values: Sequence[float], rate: float) -> list[bool]:
     passing = sorted_M <= rate * np.arange(1, len(sorted_M) + 1) / max(len(sorted_M), 1)
     limit = sorted_M[passing][-1] if passing.any() else -1.0
     return [p_value <= limit for p_value in p_values]
-
-
-def _slice(name: str, sums: AnswerSums, options: ReportOptions) -> Slice:
-    """Build a row of a table."""
-    return Slice.model_validate({"name": name, **_counts(sums), **_slice_figures(sums, options)})
 
 
 def _counts(sums: AnswerSums) -> dict[str, int]:

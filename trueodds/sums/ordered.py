@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -142,8 +142,8 @@ class OrderedSums:
         check_levels(matrix_NC.shape[1])
         labels = check_labels(labels_N, *matrix_NC.shape)
         total = cls.zero(matrix_NC.shape[1])
-        for part in _blocks(matrix_NC, labels, read_as):
-            total = total + cls.of_rows(part, read_as)
+        for rows, block_NC in checked_blocks(matrix_NC, step=read_as.step):
+            total = total + cls.of_rows(ordered_rows(block_NC, labels[rows]), read_as)
         return total
 
     @classmethod
@@ -261,11 +261,3 @@ def check_levels(levels: int) -> int:
     if levels < FEWEST_LEVELS:
         raise ValueError(f"there is {levels} class; ordered classes are two or more, the lowest level first")
     return levels
-
-
-def _blocks(
-    matrix_NC: npt.NDArray[np.floating], labels_N: npt.NDArray[np.intp], resolution: Resolution
-) -> Iterator[OrderedRows]:
-    """Yield the numbers of the rows in checked blocks."""
-    for rows, block_NC in checked_blocks(matrix_NC, step=resolution.step):
-        yield ordered_rows(block_NC, labels_N[rows])

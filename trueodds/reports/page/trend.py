@@ -68,7 +68,8 @@ def trend_diagram(trend: Trend, alarm: Alarm | None = None) -> TrendDiagram | No
         return None
     time = TimeScale(utc(points[0].start), after(utc(points[-1].start), trend.unit), trend.unit)
     error = Scale(_error_top(points), TOP, HEIGHT)
-    share = Scale(_share_top(points), TOP + HEIGHT + SPACE, STRIP)
+    top = max((p.labelled / p.answers for p in points if p.answers), default=1.0)
+    share = Scale(nice_top(top, 0.001), TOP + HEIGHT + SPACE, STRIP)
     every = list(runs(points, trend.unit, "ece"))
     known = [p for run in every for p in run]
     long, alone = [run for run in every if len(run) > 1], [run[0] for run in every if len(run) == 1]
@@ -128,10 +129,6 @@ def _error_top(points: list[TrendPoint]) -> float:
     enough = THIN * median([p.labelled for p in known] or [0])
     reached = [max(_value(p) or 0.0, p.ece_upper or 0.0, p.floor_p95 or 0.0) for p in known if p.labelled >= enough]
     return nice_top(max(reached, default=0.0), LEAST_TOP)
-
-
-def _share_top(points: list[TrendPoint]) -> float:
-    return nice_top(max((p.labelled / p.answers for p in points if p.answers), default=1.0), 0.001)
 
 
 def _step(time: TimeScale, p: TrendPoint, trend: Trend, y: float) -> str:

@@ -3,7 +3,6 @@
 from trueodds.reports.schemas.figures import (
     AtLeastFigures,
     Bin,
-    Binning,
     Decisions,
     Ece,
     MayAct,
@@ -29,7 +28,6 @@ __all__ = [
     "MayAct",
     "OrderedFigures",
     "Bin",
-    "Binning",
     "Decisions",
     "Ece",
     "PositiveFigures",

@@ -9,8 +9,7 @@ from pydantic import BaseModel, Field
 from trueodds.metrics import DecisionCost, Threshold
 from trueodds.metrics.decisions.acting import ActingThreshold
 from trueodds.reports.schemas.labelling import LOWER, UPPER
-
-Binning = Literal["width", "mass"]
+from trueodds.sums.bins import Binning
 
 
 class Bin(BaseModel):

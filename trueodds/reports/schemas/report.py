@@ -10,7 +10,6 @@ from pydantic import BaseModel, Field
 from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
 from trueodds.reports.schemas.figures import (
     Bin,
-    Binning,
     Decisions,
     Ece,
     MayAct,
@@ -21,6 +20,7 @@ from trueodds.reports.schemas.figures import (
 )
 from trueodds.reports.schemas.groups import NO_TAG, Slice, Trend
 from trueodds.reports.schemas.labelling import LOWER, UPPER, Labelling
+from trueodds.sums.bins import Binning
 from trueodds.texts import plural
 
 Verdict = Literal[

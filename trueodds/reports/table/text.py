@@ -41,7 +41,7 @@ def text_of(report: Report) -> str:
         "confidence source": report.confidence_sources,
     }
     whose = ["For the more probable class"] if report.positive else []
-    parts += [[*whose, *_slices(name, rows)] for name, rows in tables.items() if rows]
+    parts += [[*whose, *_table(name, [(row.name, row) for row in rows])] for name, rows in tables.items() if rows]
     if report.trend:
         points = report.trend.points
         named = [(period(point.start, report.trend.unit), point) for point in points]
@@ -96,11 +96,6 @@ def _decisions(decisions: Decisions) -> list[str]:
         rows.append((percent(t.threshold), f"{t.alerts:,}", percent(t.alert_rate.value), *shares))
     reading = [decisions.reading] if decisions.reading else []
     return [f"Alerts by p({decisions.label})", *reading, *align(rows, ">>>>>>>>>")]
-
-
-def _slices(name: str, rows: Sequence[Slice]) -> list[str]:
-    """Format a table by version, class or tag."""
-    return _table(name, [(row.name, row) for row in rows])
 
 
 def _table(name: str, rows: Sequence[tuple[str, Slice | TrendPoint]]) -> list[str]:

@@ -14,7 +14,7 @@ from trueodds.reports.verdict.positive_ratio import allowed_range, not_yet_known
 from trueodds.reports.verdict.rules import LEANS, SURE
 from trueodds.reports.words import labelled, shares, whole_percent
 from trueodds.sums.answers import AnswerSums
-from trueodds.texts import plural
+from trueodds.texts import capitalise, plural
 
 _ONE_LOOK = "Chance alone passes that limit at 1 look in 20, so with many looks it will:"
 _SETTLES = "only the alarm's evidence settles it."
@@ -138,7 +138,7 @@ def _after_many_looks(
         reason = _REARMED if was_rearmed and window.is_everything else f"{_ONE_LOOK} {settles}" if more else _ADVICE
         means = f"{means} {reason}"
     if positive and positive.ratio_lower is not None:
-        shown = f"On them {_claims(figures, positive)}" + (f". {shown[0].upper()}{shown[1:]}" if shown else "")
+        shown = f"On them {_claims(figures, positive)}" + (f". {capitalise(shown)}" if shown else "")
     return (
         f"{counts} {_sentence(shown)}{ece} ({level}); chance alone would show up to {p95} at 19 looks"
         f" in 20: {'this is more' if more else 'this is not'}. {means}"
@@ -182,11 +182,11 @@ def _means(verdict: Verdict, positive: PositiveFigures | None, ratio_tolerance: 
     values |= {"label": positive.label, "allowed": allowed_range(ratio_tolerance)}
     means = MEANS_OF_POSITIVE[verdict].format(**values)
     missing = not_yet_known(positive, ratio_tolerance) if verdict == "cannot_tell" else ""
-    return f"{means} {missing[0].upper()}{missing[1:]}." if missing else means
+    return f"{means} {capitalise(missing)}." if missing else means
 
 
 def _sentence(words: str) -> str:
-    return f"{words[0].upper()}{words[1:]}. " if words else ""
+    return f"{capitalise(words)}. " if words else ""
 
 
 def reading_of_top_label(
