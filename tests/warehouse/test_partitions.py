@@ -35,7 +35,7 @@ from trueodds.reports.table.summed import COLUMNS, SumGroups, TableSums
 from trueodds.reports.table.table_report import sums_by, sums_of
 from trueodds.reports.warehouse.daily import make_day, missing_days
 from trueodds.reports.warehouse.label_join import open_with_labels
-from trueodds.reports.warehouse.partitions import PartitionedTable, sums_of_partition
+from trueodds.reports.warehouse.partitions import PartitionedTable, rows_by_day, sums_of_partition
 from trueodds.reports.warehouse.planning import plan_of
 from trueodds.reports.warehouse.summing import sums_of_source
 from trueodds.sums.rounding import Resolution
@@ -191,6 +191,23 @@ def test_labels_in_the_table_of_answers_belong_to_the_day_of_their_arrival(tmp_p
     total = read_sums([tmp_path / f"day-{k}.parquet" for k in range(4)])[1]
     del columns["arrived"]
     assert_equal(total.total, sums_of(reading.read(write(tmp_path / "b.parquet", columns), Form(label="label"))))
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.timestamp("ms", "Europe/Berlin"), pa.date32()])
+def test_days_of_timestamps_are_those_of_utc(kind: pa.DataType, tmp_path: Path) -> None:
+    """Also of a column with a time zone, whose local day begins earlier."""
+    seconds = [START, START + DAY - 1, START + DAY, START + 2 * DAY - 1]
+    columns = pa.table({"a": [0.3] * 4, "b": [0.7] * 4, "label": ["a", "b", None, "b"]})
+    times = pa.array([second * 1000 for second in seconds], pa.timestamp("ms", "UTC"))
+    if pa.types.is_date(kind):
+        times = pa.array([second // DAY for second in seconds], pa.int32()).cast(kind)
+    else:
+        times = times.cast(kind) if kind.tz else times.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us"))
+    pq.write_table(columns.append_column("time", times), tmp_path / "a.parquet")
+    table = PartitionedTable(answers=str(tmp_path / "a.parquet"), arrival="time", form=Form(label="label"))
+    assert rows_by_day(table) == {START * 1000: (2, 2), (START + DAY) * 1000: (2, 1)}
+    days = [sums_of_partition(table, Window.of_day((START + k * DAY) * 1000)) for k in range(2)]
+    assert [(day.rows.answers, day.rows.labels) for day in days] == [(2, 2), (2, 1)]
 
 
 def small(day: str, *, end: str = "", count: float = 2, answers: float = 5, **changes: Any) -> Partition:
