@@ -27,11 +27,12 @@ from service.observe import decision_route, decision_schemas, kserve_route, obse
 from service.observe.parquet import ParquetFiles
 from service.predict import predict_route, predict_schemas
 from service.predict.stored import stored_route
+from service.predict.stored.archive import AnswerArchive
 from service.report import pages, question_route, report_route
 from service.report.questions import Overview
 from service.report.recent import RecentLabels
 from service.runtime import Runtime
-from service.settings import Settings
+from service.settings import OFF, Settings
 from service.status import status_route
 from service.status.gauges import Gauges
 from service.store.housekeeping import keep_house
@@ -66,7 +67,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             if chosen.read_only:
                 yield shared
                 return
-            housekeeping = keep_house(store, chosen.retention_days, chosen.hold_hours)
+            archive = AnswerArchive(store, chosen.archive, audit_share=chosen.audit_share) if chosen.archives else None
+            off = chosen.archive == OFF
+            housekeeping = keep_house(store, chosen.retention_days, chosen.hold_hours, archive=archive, no_copy=off)
             pairs = kserve_route.keep_pairs(store, runtime.telemetry)
             told = store, chosen, runtime.telemetry
             watches = [Watch(*told), PromiseWatch(*told), *(NoticeWatch(*told, kind) for kind in NOTICES)]

@@ -8,9 +8,10 @@ import re
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
@@ -18,7 +19,6 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from service.choices import STORE
 from trueodds.errors import UserError
-from trueodds.processes.choices import MAX_PIXELS
 from trueodds.sums.maturity import EXAMPLE, Matures, read_matures
 
 Network = IPv4Network | IPv6Network
@@ -29,6 +29,10 @@ DEPLOYMENT = "/deployments/name/"
 """Part of a Prefect deployment's URL that precedes the names of its flow and of the deployment."""
 SHORTEST_SECRET = 16
 """Least number of characters of a key."""
+SCHEMES = ("s3", "s3a", "gs", "gcs")
+"""Schemes of the buckets that can hold an archive: those whose writes can require that no object exists."""
+OFF = "off"
+"""Value of `archive` for a service that removes predictions of a store with an archive without a copy."""
 CENTURY_DAYS = 36_525
 """Longest retention in days. A longer one overflows a 64-bit number of milliseconds and would stop housekeeping."""
 
@@ -217,7 +221,7 @@ class Settings(BaseSettings):
         description="Largest number of values in one JSON body. Send more numbers as .npy, base64 or raw bytes.",
     )
     max_pixels: int = Field(
-        4 * MAX_PIXELS, ge=1, description="Largest total of pixels in the encoded images of one call, before resizing."
+        4 * 4096 * 4096, ge=1, description="Largest total of pixels in the encoded images of one call, before resizing."
     )
     body_seconds: float = Field(30.0, gt=0, description="Seconds within which a request body must arrive.")
     body_rate: int = Field(
@@ -279,6 +283,13 @@ class Settings(BaseSettings):
         ge=1,
         le=CENTURY_DAYS,
         description="Days for which predictions and labels are kept. Default: for ever. Sums are always kept.",
+    )
+    archive: str = Field(
+        "",
+        description="Folder or bucket (s3://bucket/prefix, gs://bucket/prefix) for older predictions. They are written"
+        " there as Parquet and read back before the store removes them. It needs `retention_days` and the extra"
+        " `table`; a bucket also needs the extra `s3`, or gcsfs. Default: they are removed without a copy, unless the"
+        " store has archived before. `off` removes them without a copy in any case.",
     )
     hold_hours: int = Field(
         72,
@@ -384,6 +395,38 @@ class Settings(BaseSettings):
             except UserError as error:
                 raise ValueError(str(error)) from None
         return place
+
+    @field_validator("archive")
+    @classmethod
+    def _archivable(cls, address: str) -> str:
+        from trueodds.bundle.storage.objects import Objects, is_url
+
+        if address in ("", OFF):
+            return address
+        if find_spec("pyarrow") is None:
+            raise ValueError("an archive needs pyarrow, which is missing (pip install 'trueodds[serve,table]')")
+        if is_url(address):
+            if address.partition("://")[0] not in SCHEMES or not address.partition("://")[2].strip("/"):
+                raise ValueError("allowed are s3://bucket/prefix, gs://bucket/prefix and the path of a folder")
+            try:
+                Objects(address).check_packages()
+            except UserError as error:
+                raise ValueError(str(error)) from None
+        return address
+
+    @model_validator(mode="after")
+    def _has_retention(self) -> Self:
+        if self.archives and self.retention_days is None:
+            raise ValueError(
+                f"archive is {self.archive!r}, but retention_days is not set, so nothing would ever be archived; set"
+                " --retention-days (TRUEODDS_RETENTION_DAYS) too"
+            )
+        return self
+
+    @property
+    def archives(self) -> bool:
+        """Whether old predictions go to an archive."""
+        return self.archive not in ("", OFF)
 
     @field_validator("alarm_url")
     @classmethod

@@ -61,11 +61,12 @@ MINUTES = (
 """Begun last, each would leave the other processes idle at the end; those that wait most first."""
 SECONDS = (
     "tests/test_stages.py",
-    "tests/service/test_process.py",
     "tests/service/test_openapi.py",
-    "tests/test_training_model.py",
+    "tests/test_starting.py",
     "tests/flows/test_workspace.py",
     "tests/service/store/test_maturing.py",
+    "tests/metrics/test_sequential.py",
+    "tests/service/test_process.py",
     "tests/test_recalibrate.py",
     "tests/methods/test_meta_training.py",
     "tests/test_vector_training.py",

@@ -73,8 +73,6 @@ WORK = {
         "assert len(runs.places(Path.cwd(), runs.expand(study, Path('params.yaml')))) == 4"
     ),
 }
-DIGITS = "from sklearn.datasets import load_digits"
-"""What the stage fetch needs of scikit-learn, which itself loads pandas and pyarrow where they are installed."""
 FLOWS = {
     f"import {module}": f"import {module}"
     for module in (
@@ -95,7 +93,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         [sys.executable, "-m", "tests.loaded_packages"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        input=json.dumps(HELP | LISTS | WORK | FLOWS | {DIGITS: DIGITS}),
+        input=json.dumps(HELP | LISTS | WORK | FLOWS),
         capture_output=True,
         text=True,
     )
@@ -113,8 +111,7 @@ def test_a_help_text_and_a_list_load_nothing_heavy(case: str, loaded: dict[str, 
 
 @pytest.mark.parametrize("case", WORK)
 def test_names_and_plans_need_no_torch(case: str, loaded: dict[str, set[str]]) -> None:
-    allowed = (HEAVY | SCIPY) & loaded[DIGITS] if case == "the stage fetch" else set()
-    assert (HEAVY | SCIPY | SCHEDULING) & loaded[case] == allowed
+    assert (HEAVY | SCIPY | SCHEDULING) & loaded[case] == set()
 
 
 @pytest.mark.parametrize("case", FLOWS)

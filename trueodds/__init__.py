@@ -54,28 +54,7 @@ if TYPE_CHECKING:
     from trueodds.reports.table.evaluation import report
     from trueodds.sums.rounding import logits_of
     from trueodds.sums.sums import CalibrationSums
-
-__all__ = [
-    "AsyncClient",
-    "Bundle",
-    "Calibrated",
-    "CalibrationSums",
-    "Calibrator",
-    "Client",
-    "UserError",
-    "calibrators",
-    "compare",
-    "fit",
-    "load",
-    "logits_of",
-    "metrics",
-    "report",
-    "threshold",
-]
-
-privacy.switch_off()  # before any module below imports a package that would report to its vendor
-
-if not TYPE_CHECKING:  # a type checker would treat every name as public
+else:
     __getattr__ = at_first_use(
         __name__,
         {
@@ -97,3 +76,24 @@ if not TYPE_CHECKING:  # a type checker would treat every name as public
     def __dir__() -> list[str]:
         """List the public names alone, for `dir` and tab completion."""
         return __all__
+
+
+__all__ = [
+    "AsyncClient",
+    "Bundle",
+    "Calibrated",
+    "CalibrationSums",
+    "Calibrator",
+    "Client",
+    "UserError",
+    "calibrators",
+    "compare",
+    "fit",
+    "load",
+    "logits_of",
+    "metrics",
+    "report",
+    "threshold",
+]
+
+privacy.switch_off()  # before any module below imports a package that would report to its vendor

@@ -33,6 +33,7 @@ RUN_SECONDS = 120.0
 """Seconds within which a worker must have started and ended the rehearsal of an alarm's flow."""
 TEST_PAUSES = (0.5, 1.0)
 """Pauses in seconds before an alarm's test is sent again, as the service does when the receiver is busy."""
+_LOG = "read the service's log"
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
 
 
@@ -160,12 +161,15 @@ def service(client: Client, *, expected: bool) -> Finding:
 
     try:
         ready = client.ready()
+        problem = client.problem()
     except CallError as error:
         if error.code == NO_ANSWER:
             return Finding("service", "wrong" if expected else "skipped", str(error))
-        return Finding("service", "wrong", str(error), "read the service's log")
+        return Finding("service", "wrong", str(error), _LOG)
     if ready is None:
         return Finding("service", "ok", f"{client.url} is read-only: it reports on its store and serves no predictions")
+    if problem:
+        return Finding("service", "wrong", f"{client.url} serves {ready.model}/{ready.version}, but {problem}", _LOG)
     words = f"{client.url} serves {ready.model}/{ready.version}, and its store can be written"
     return Finding("service", "ok", words)
 

@@ -32,7 +32,8 @@ def code_hashes(modules: Iterable[str], users: Iterable[Path] = ()) -> dict[str,
     Modules of this project that the source files `users` import count too. These files belong to other distributions.
 
     Imports inside functions count. LEFT_OUT, and modules that only those import, do not count. Imports under
-    `if TYPE_CHECKING` run no code and do not count.
+    `if TYPE_CHECKING` run no code and do not count, unless an `else` follows: it imports the same names at their first
+    use (`trueodds.processes.lazy`).
 
     An import from a package counts the module that it names. The package's `__init__` counts only if the import names
     something else: apart from switching telemetry off, an `__init__` here only re-exports names of its modules.
@@ -113,7 +114,11 @@ def _imports(node: ast.AST) -> Iterator[Path]:
             for alias in node.names
         ]
     else:
-        typing_only = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        match node:
+            case ast.If(ast.Name("TYPE_CHECKING"), orelse=[]):
+                typing_only = True
+            case _:
+                typing_only = False
         for child in [] if typing_only else ast.iter_child_nodes(node):
             yield from _imports(child)
         return

@@ -15,7 +15,7 @@ from service.alarm.evidence import NULLS
 from service.alarm.readings import Standing
 from service.alarm.state import AlarmState
 from service.store.decision_rows import Notice, QuestionCounts
-from service.store.rows import HeldLabels, MaturedCounts, Version
+from service.store.rows import ArchiveState, HeldLabels, MaturedCounts, Version
 from service.telemetry.metrics import KEY
 from trueodds.metrics import EceInterval, ece_interval
 from trueodds.reports.schemas.alarm import ActingAlone
@@ -72,10 +72,12 @@ class Gauges:
         left_out: int = 0,
         questions: Sequence[QuestionCounts] = (),
         notices: Sequence[Notice] = (),
+        archive: ArchiveState | None = None,
     ) -> list[Metric]:
         """Return all gauges.
 
-        See `Registry` for `intended_versions` and `changes`, and `choose_versions` for `left_out`.
+        See `Registry` for `intended_versions` and `changes`, and `choose_versions` for `left_out`. `archive` is None
+        without one.
         """
         return [
             self._build,
@@ -90,6 +92,7 @@ class Gauges:
             _altered_gauge(changes),
             *_held_gauges(held_labels),
             *_question_gauges(questions, notices),
+            *([] if archive is None else _archive_gauges(archive)),
         ]
 
     def _calibration(self, states: Sequence[VersionState]) -> list[Metric]:
@@ -233,6 +236,27 @@ def _held_gauges(labels_by_model: Mapping[str, HeldLabels]) -> list[Metric]:
     return [
         _gauge("held_labels", "Labels that wait for their predictions", ["model"], counts),
         _gauge("held_label_age_seconds", text, ["model"], ages),
+    ]
+
+
+def _archive_gauges(archive: ArchiveState) -> list[Metric]:
+    last: list[tuple[list[str], float]] = [] if archive.last_ms is None else [([], archive.last_ms / 1000)]
+    values = {
+        "archived_answers": ("Predictions in the archive", archive.answers),
+        "archived_files": ("Files in the archive", archive.files),
+        "archive_waiting_answers": (
+            "Predictions that have left the live tables for a file that is not in the archive yet",
+            archive.waiting,
+        ),
+        "archive_failures": ("Rounds of the archive that failed", archive.failures),
+        "archive_failing": (
+            "1: the last round of the archive failed, so nothing is removed; 0: it did not",
+            float(archive.problem is not None),
+        ),
+    }
+    return [
+        *(_gauge(name, text, (), [([], float(value))]) for name, (text, value) in values.items()),
+        _gauge("archive_last_timestamp_seconds", "Unix time of the last file; no series before the first", (), last),
     ]
 
 

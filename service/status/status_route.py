@@ -67,6 +67,10 @@ async def ready(request: Request) -> Response:
         health.problem = (
             "the bucket of models cannot be read, so the copies fetched earlier are served; see GET /models"
         )
+    elif runtime.settings.archives and await runtime.store.read_archive_problem():
+        health.problem = (
+            "the archive cannot be written, so old answers stay in the store; read the service's log for the reason"
+        )
     return _health(health)
 
 
@@ -115,9 +119,11 @@ async def metrics(request: Request) -> Response:
         states.append(VersionState(version, sums, *alarm, acting, matured))
     held = await runtime.store.read_held()
     of_questions = await runtime.store.read_questions(), await runtime.store.read_notices()
+    archive = await runtime.store.read_archive()
+    shown = archive if runtime.settings.archives or archive.files else None
 
     def text() -> bytes:
-        return runtime.telemetry.text(gauges.families(states, loaded, altered, held, left_out, *of_questions))
+        return runtime.telemetry.text(gauges.families(states, loaded, altered, held, left_out, *of_questions, shown))
 
     return Response(await asyncio.to_thread(text), media_type=CONTENT_TYPE_LATEST)
 

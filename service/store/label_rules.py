@@ -184,7 +184,10 @@ class LabelRules:
         if is_generated(label.id) or label.model is None or not storable(label.id):
             message = f"no prediction has the id {short(label.id)}; use an id that /predict returned"
             if is_generated(label.id):
-                message += " (predictions older than the retention time are gone)"
+                message += (
+                    " (predictions older than the retention time are gone; if the service has an archive, keep the"
+                    " label in a table of your own and join it by id)"
+                )
             elif label.model is None:
                 message += ". To send a label before its prediction, use an id of your own and add its model"
             return Refusal(row, label.id, "unknown_id", message)

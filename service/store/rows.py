@@ -281,6 +281,18 @@ class LabelledLogits:
 
 
 @dataclass(frozen=True)
+class HeldLabel:
+    """A label that waits for its prediction."""
+
+    model: str
+    id: str
+    label: str | int
+    """Name of the class, or its index."""
+    given_ms: int
+    import_id: str | None
+
+
+@dataclass(frozen=True)
 class HeldLabels:
     """Labels of a model that wait for their predictions."""
 
@@ -320,6 +332,35 @@ class PruneCounts:
     labels: int
     held: int
     """Labels whose prediction never arrived."""
+
+
+@dataclass(frozen=True)
+class ArchiveFile:
+    """File of answers that waits for the archive. Its content is decided."""
+
+    key: int
+    model: str
+    version: str
+    day: int
+    """Day of the answers in UTC, counted from 1970."""
+    answers: int
+
+
+@dataclass(frozen=True)
+class ArchiveState:
+    """Counts of the archive, over all files since the first."""
+
+    files: int
+    answers: int
+    labelled: int
+    last_ms: int | None
+    """Time of the last file."""
+    waiting: int
+    """Answers that have left the live tables and are not in the archive yet. The store keeps them until they are."""
+    failures: int
+    """Rounds that failed."""
+    problem: str | None
+    """Reason why the last round failed; None if it did not."""
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,11 @@ from service.store.databases.database import Database
 from service.store.decision_rows import QuestionDecisions
 from service.store.label_rules import LabelPlan, Outcome, RefusedLabelsError
 from service.store.rows import (
+    ArchiveFile,
     By,
     DeletionCounts,
     EarlierPrediction,
+    HeldLabel,
     Label,
     LabelBlock,
     LabelCounts,
@@ -29,6 +31,7 @@ from service.store.rows import (
     PruneCounts,
     SettleCounts,
     Settlement,
+    StoreDamagedError,
     StoredPrediction,
     StoreError,
     Unit,
@@ -38,6 +41,7 @@ from service.store.rows import (
     storable,
 )
 from service.store.work import (
+    archiving,
     decisions,
     doubtful,
     labels,
@@ -72,6 +76,12 @@ STATE_LABELS = 10_000
 """Labels per transaction of `update_state`. It takes 20 to 50 ms, in which no other label can be written."""
 PRUNE_BATCH = 2000
 """Predictions removed per transaction of `prune`. It takes 12 ms, so that other calls wait only briefly."""
+ARCHIVE_ROWS = 100_000
+"""Predictions that leave the live tables before their files are written: the most that wait for a failing archive."""
+ARCHIVE_BYTES = 48 << 20
+"""Largest size of a file of the archive, estimated without compression. An upload holds it in memory."""
+ROW_BYTES = 200
+"""Estimated bytes of a prediction in such a file, beside 8 for each class."""
 ADMIT_BATCH = 20_000
 """Answers moved per transaction of `admit_tags`. A tag with more answers is split over two sums for .2 s each."""
 VOID_BATCH = 2000
@@ -399,16 +409,22 @@ class Store:
         return await self.database.write(partial(retention.remove, id_, [model, *shadows_of(model)]))
 
     async def prune(
-        self, before: int | None = None, held_before: int | None = None, *, limit: int = PRUNE_BATCH
+        self,
+        before: int | None = None,
+        held_before: int | None = None,
+        *,
+        limit: int = PRUNE_BATCH,
+        keep_answers: bool = False,
     ) -> PruneCounts:
         """Remove predictions made before a time, with their labels, and labels held since before a time.
 
         Sums stay, except old ones by minute. Labels that a state has not used yet also stay, with their predictions.
+        With `keep_answers` no prediction is removed, because `move_to_archive` does it.
         """
         await self.database.write(compaction.drop_minutes)
         answers, answer_labels, held = 0, 0, 0
         if before is not None:
-            for own in (False, True):
+            for own in () if keep_answers else (False, True):
                 after = "0"
                 while after:
                     work = partial(retention.prune, before, after, limit, own=own)
@@ -419,6 +435,75 @@ class Store:
         if held_before is not None:
             held = await self.database.write(partial(retention.prune_held, held_before))
         return PruneCounts(answers, answer_labels, held)
+
+    async def move_to_archive(
+        self, before: int, *, most: int = ARCHIVE_ROWS, file_bytes: int = ARCHIVE_BYTES, limit: int = PRUNE_BATCH
+    ) -> int:
+        """Take up to about `most` predictions made before a time out of the live tables, to files for the archive.
+
+        Call `read_archive_files` and `finish_archive_file` next, then this again until it returns 0. The rules are
+        those of `prune`: sums stay, and so do predictions with labels that a state has not used yet.
+
+        Args:
+            before: The time in milliseconds.
+            most: Number of predictions after which the files are sealed.
+            file_bytes: Largest size of a file, estimated without compression.
+            limit: Predictions in one transaction.
+        """
+        await self._reload()
+
+        def most_of(key: int) -> int:
+            return max(1, file_bytes // (ROW_BYTES + 8 * len(self._version(key).classes)))
+
+        moved = 0
+        for own in (False, True):
+            after = "0"
+            while after and moved < most:
+                work = partial(archiving.move, before, after, limit, most_of, own=own)
+                count, after = await self.database.write(work, large=True)
+                moved += count
+        await self.database.write(archiving.seal)
+        return moved
+
+    read_archive_files = _reads(archiving.waiting_files)
+    is_archive_file_waiting = _reads(archiving.waits)
+    note_archive_problem = _writes(archiving.note_problem)
+    read_archive = _reads(archiving.state)
+    read_archive_problem = _reads(archiving.problem)
+
+    async def read_archive_rows(self, file: ArchiveFile) -> AsyncIterator[list[StoredPrediction]]:
+        """Read the predictions of a file by id, with their labels and logits, in blocks."""
+        await self._reload()
+        classes = len(self._version(self._known.keys[file.model, file.version]).classes)
+        limit, last = min(EXPORT_BATCH, max(BLOCK_BYTES // (4 * classes), 1)), ""
+        while rows := await self.database.read(partial(archiving.rows_of, file.key, last, limit)):
+            yield rows
+            last = rows[-1].id
+
+    async def finish_archive_file(self, file: ArchiveFile, *, limit: int = PRUNE_BATCH) -> bool:
+        """Note that a file was written and verified, then remove its rows. Return whether this process did so.
+
+        Raises:
+            StoreDamagedError: The file's rows have changed since they were written.
+        """
+        done = await self.database.write(partial(archiving.finish, file.key, file.answers, self._clock()))
+        if not done and await self.database.read(partial(archiving.waits, file)):
+            raise StoreDamagedError("its table archiving has other rows than its table archive_files says", "")
+        await self.clear_archive_rows(limit=limit)
+        return done
+
+    async def clear_archive_rows(self, *, limit: int = PRUNE_BATCH) -> None:
+        """Remove the rows of finished files, also after a process that was killed before it did so."""
+        while await self.database.write(partial(archiving.clear, limit), large=True):
+            pass
+
+    async def read_held_before(self, before: int, *, limit: int = EXPORT_BATCH) -> list[HeldLabel]:
+        """Read up to `limit` labels that have waited for their predictions since before a time, oldest first."""
+        return await self.database.read(partial(retention.held_before, before, limit))
+
+    async def remove_held(self, labels: list[HeldLabel]) -> int:
+        """Remove held labels that have not changed since they were read. Return their number."""
+        return await self.database.write(partial(retention.remove_held, labels), large=True)
 
     async def admit_tags(self, *, limit: int = ADMIT_BATCH) -> None:
         """Give tags that have become frequent sums of their own; see `work.sums.tag_places`."""

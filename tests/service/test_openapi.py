@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -116,19 +117,25 @@ def served(running: Client) -> dict[str, Any]:
 OF_INPUTS = ("POST /predict", "POST /v2/models/{model}/infer")
 
 
+@pytest.fixture(scope="module")
+def documented(request: pytest.FixtureRequest) -> Callable[[str], Any]:
+    """The documentation of a service as schemathesis reads it, once for all tests."""
+    return cache(lambda service: schemathesis.openapi.from_dict(served(request.getfixturevalue(service))))
+
+
 @pytest.mark.parametrize(
     ("service", "operation"), [*(("running", o) for o in OPERATIONS), *(("vectors", o) for o in OF_INPUTS)]
 )
 def test_no_documented_request_causes_a_server_error(
-    request: pytest.FixtureRequest, service: str, operation: str
+    request: pytest.FixtureRequest, documented: Callable[[str], Any], service: str, operation: str
 ) -> None:
     running: Client = request.getfixturevalue(service)
     method, path = operation.split()
-    documented = schemathesis.openapi.from_dict(served(running))[path][method]
+    requests_of = documented(service)[path][method]
     modes = GenerationMode.NEGATIVE, GenerationMode.POSITIVE
 
     @FEW
-    @given(case=st.sampled_from(modes).flatmap(documented.as_strategy))
+    @given(case=st.sampled_from(modes).flatmap(requests_of.as_strategy))
     def check(case: schemathesis.Case[Any]) -> None:
         answer = send(running, case)
         assert answer.status_code < 500, answer.text

@@ -22,7 +22,7 @@ from tests.service.tiny_bundle import CLASSES, SHAPE, pictures
 from trueodds.bundle import Bundle, open_models
 from trueodds.calibrators import Temperature
 from trueodds.inputs import ImageInput
-from trueodds.inputs.image.pictures import encode_png
+from trueodds.inputs.image.pictures import MAX_PIXELS, encode_png
 
 
 def png(height: int = 4, width: int = 4, channels: int = 1, seed: int = 0) -> bytes:
@@ -88,6 +88,10 @@ def test_colour_jpeg_and_resizing_as_in_training(serve: Callable[..., Client]) -
     out = io.BytesIO()
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (30, 50, 3), np.uint8)).save(out, "JPEG")
     assert len(client.predict([b64(out.getvalue()), b64(png(8, 8, 3)), b64(png(9, 7, 1))])) == 3
+
+
+def test_a_call_may_bring_four_of_the_largest_pictures() -> None:
+    assert Settings().max_pixels == 4 * MAX_PIXELS
 
 
 def test_pixels_are_limited_over_all_images_of_a_call(serve: Callable[..., Client]) -> None:

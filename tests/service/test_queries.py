@@ -43,7 +43,14 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> Labels:
     models.publish(write_bundle(folder / "bundle"))
     models.publish(write_bundle(folder / "shadow", seed=1), role="shadow")
     with Hook() as hook:
-        settings = Settings(models=models.path, store=str(folder / "s.sqlite"), threads=1, alarm_webhook=hook.url)
+        settings = Settings(
+            models=models.path,
+            store=str(folder / "s.sqlite"),
+            threads=1,
+            alarm_webhook=hook.url,
+            retention_days=9,
+            archive=str(folder / "archive"),
+        )
         with Client(create_app(settings)) as client:
             answered = client.predict(pictures(2))
             client.label([{"id": answered[0]["id"], "index": 1}, {"id": "early", "model": "tiny", "index": 1}])
@@ -166,6 +173,8 @@ def test_every_metric_of_the_service_is_drawn_or_alerts(exposed: Labels) -> None
     assert unasked == {
         "trueodds_bundle_loads_total", "trueodds_held_label_age_seconds",
         "trueodds_model_seconds", "trueodds_last_batch_timestamp_seconds",  # of /v2/models/M/stats
+        "trueodds_archived_answers", "trueodds_archived_files", "trueodds_archive_failures",
+        "trueodds_archive_waiting_answers",
     }, "the list is of this test"  # fmt: skip
 
 

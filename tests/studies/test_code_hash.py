@@ -88,3 +88,11 @@ def test_progress_and_errors_are_no_code_of_a_run(tmp_path: Path, monkeypatch: p
     assert {name for name, value in code_hashes(modules).items() if value != before[name]} == {
         "pipeline/training/loop.py"
     }
+
+
+def test_names_that_a_package_imports_at_first_use_count(tmp_path: Path) -> None:
+    user = tmp_path / "user.py"
+    user.write_text("from trueodds.metrics import brier\n")
+    assert "trueodds/metrics/scores.py" in code_hashes([], [user])
+    user.write_text("from trueodds import logits_of\n")
+    assert "trueodds/sums/rounding.py" in code_hashes([], [user])

@@ -117,7 +117,7 @@ LIBRARY = (
                     "trueodds.metrics.scores",
                     "trueodds.metrics.decomposition",
                     "trueodds.metrics.ranked_probability",
-                    "trueodds.metrics.summary",
+                    "trueodds.metrics.standard_set",
                 ),
             ),
         ),

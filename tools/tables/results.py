@@ -64,6 +64,7 @@ COMMANDS = {
     "report": "python -m benchmarks.scaling.live_report --write",
     "scaling": "python -m benchmarks.scaling.growth",
     "partitions": "python -m benchmarks.scaling.partitions --write",
+    "postgres_size": "python -m benchmarks.scaling.postgres_size",
     "table_report": "python -m benchmarks.library.table_report --write",
 }
 """Commands that reproduce the results. The module's `markdown` formats the result as a table."""

@@ -73,6 +73,7 @@ def add_parser(commands: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read the table, print its report and write the files."""
     from trueodds.files import write_text
+    from trueodds.reports.display.live import page_of
     from trueodds.reports.table.table_report import report_of_table
     from trueodds.reports.table.text import text_of
 
@@ -96,8 +97,6 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         files[arguments.json] = report.model_dump_json(indent=2) + "\n"
     if arguments.html:
-        from trueodds.reports.display.live import page_of
-
         files[arguments.html] = page_of(report, "--html")
     for path, text in files.items():
         write_text(path, text)

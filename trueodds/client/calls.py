@@ -394,6 +394,17 @@ class Calls:
         return self._endpoint.read(_answering, "GET", "/health/ready")
 
     @Call
+    def problem(self) -> Steps[str]:
+        """Read a problem that does not keep the service from answering; an empty text if there is none.
+
+        Examples are an archive or a bucket of models that cannot be reached.
+
+        Raises:
+            CallError: The service cannot answer.
+        """
+        return self._endpoint.read(lambda tree: str(tree.get("problem") or ""), "GET", "/health/ready")
+
+    @Call
     def models(self) -> Steps[list[ModelVersion]]:
         """List each model that answers, with the version that answers for it."""
         versions = yield from self._endpoint.read(Versions.read, "GET", "/models")

@@ -10,8 +10,6 @@ MOST_RATIO = 1.2
 """Largest acceptable expected / observed positives, or observed / expected, if no alarm names its own."""
 SMALLEST_PROPENSITY = 0.05
 """Smallest propensity of a label that counts; labels with a smaller one are left out."""
-MAX_PIXELS = 4096 * 4096
-"""Largest number of pixels of a picture, before resizing."""
 LABEL = "label"
 """Column of the labels in a table."""
 TABLES = (

@@ -1,1 +1,1 @@
-"""Stored predictions: looked up, deleted, and exported as a table."""
+"""Stored predictions: looked up, deleted, exported as a table, and archived."""

@@ -181,5 +181,5 @@ async def _one(runtime: Runtime, id_: str, model: str | None) -> StoredPredictio
 
 def _unknown(id_: str, model: str | None) -> ServiceError:
     of = "" if model is None else f" of {short(model)}"
-    cure = "use an id that /predict returned (predictions older than the retention time are gone)"
+    cure = "use an id that /predict returned (predictions older than the retention time are gone, or in the archive)"
     return ServiceError(404, "unknown_id", f"no prediction{of} has the id {short(id_)}; {cure}")

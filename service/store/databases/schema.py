@@ -7,7 +7,7 @@ from collections.abc import Iterable
 APPLICATION_ID = 0x74727565
 """`true` in ASCII. Marks a SQLite file as a TrueOdds store; in PostgreSQL, the id of the lock for creating tables."""
 
-VERSION = 10
+VERSION = 11
 """The only schema version that this release reads."""
 
 _OTHER_TAGS = "CREATE INDEX other_tags ON predictions (version, tag, created_ms) WHERE tag_key = 101"
@@ -50,6 +50,19 @@ _DECISIONS = (
     "CREATE TABLE secrets (name TEXT PRIMARY KEY, value TEXT NOT NULL){clustered}",
 )
 
+_ARCHIVE = (
+    # Files of the archive, and the answers that wait in the store until their file is verified; see work.archiving.
+    "CREATE TABLE archive_files (key {serial}, version {int} NOT NULL, day {int} NOT NULL, answers {int} NOT NULL,"
+    " labelled {int} NOT NULL, state {int} NOT NULL, archived_ms {int}){strict}",
+    "CREATE INDEX unfinished_files ON archive_files (state, version, day) WHERE state < 3",
+    "CREATE TABLE archiving (file {int} NOT NULL, id TEXT NOT NULL, created_ms {int} NOT NULL, predicted {int}"
+    " NOT NULL, raw_confidence {real} NOT NULL, confidence {real} NOT NULL, logits {blob} NOT NULL, tag TEXT,"
+    " propensity {real}, label {int}, labelled_ms {int}, corrected_ms {int}, import_id TEXT, confidence_source TEXT,"
+    " PRIMARY KEY (file, id)){clustered}",
+    "CREATE TABLE archive_problems (one {int} PRIMARY KEY, failures {int} NOT NULL, problem TEXT){strict}",
+    "INSERT INTO archive_problems VALUES (1, 0, NULL)",
+)
+
 _AFTER_WINDOW = "CREATE INDEX after_window ON labels (version) WHERE late = 1"
 
 # Times are Unix milliseconds. work.sums defines the blobs of sums and moves.
@@ -89,6 +102,7 @@ _TABLES = (
     *_DOUBTFUL,
     *_MATURING,
     *_DECISIONS,
+    *_ARCHIVE,
     # One row per transaction of a voiding, and per version in it. Version 0 stands for held labels.
     "CREATE TABLE voidings (key {serial}, version {int} NOT NULL, at_ms {int} NOT NULL, import_id TEXT, since_ms {int},"
     " until_ms {int}, who TEXT NOT NULL, why TEXT NOT NULL, removed {int} NOT NULL, restored {int} NOT NULL,"
@@ -129,6 +143,7 @@ _UPGRADE = (
     *_DOUBTFUL,
     *_MATURING,
     *_DECISIONS,
+    *_ARCHIVE,
     *(f"ALTER TABLE labels ADD COLUMN {name} {{int}}" for name in ("counted_ms", "assumed", "late")),
     _AFTER_WINDOW,
     "ALTER TABLE versions ADD COLUMN matures_ms {int}",
@@ -154,8 +169,12 @@ POSTGRES = (
     # Logits are noise, so compressing them gains nothing.
     "ALTER TABLE predictions ALTER COLUMN logits SET STORAGE EXTERNAL",
 )
-SQLITE_UPGRADES = {6: _of(_SQLITE, _UPGRADE), 9: _of(_SQLITE, (_FIRST_LABEL,))}
-POSTGRES_UPGRADES = {5: _of(_POSTGRES, _UPGRADE), 9: _of(_POSTGRES, (_FIRST_LABEL,))}
+SQLITE_UPGRADES = {6: _of(_SQLITE, _UPGRADE), 9: _of(_SQLITE, (_FIRST_LABEL, *_ARCHIVE)), 10: _of(_SQLITE, _ARCHIVE)}
+POSTGRES_UPGRADES = {
+    5: _of(_POSTGRES, _UPGRADE),
+    9: _of(_POSTGRES, (_FIRST_LABEL, *_ARCHIVE)),
+    10: _of(_POSTGRES, _ARCHIVE),
+}
 """Statements by the schema version that `trueodds store upgrade` upgrades. No other version is upgraded."""
 
 

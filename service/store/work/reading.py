@@ -184,7 +184,7 @@ def _logits(ids: Sequence[str], version: int) -> Work[dict[str, tuple[bytes, flo
 def answers(model: str, ids: list[str]) -> Work[dict[str, StoredPrediction]]:
     """Read stored answers of a model by id. Unknown ids are left out."""
     rows = yield Query(f"{_STORED.format(logits='p.logits')} WHERE p.id = ANY($1) AND m.name = $2", (ids, model))
-    return {row[0]: _prediction(row) for row in rows}
+    return {row[0]: stored_prediction(row) for row in rows}
 
 
 def count_held() -> Work[dict[str, HeldLabels]]:
@@ -198,7 +198,7 @@ def count_held() -> Work[dict[str, HeldLabels]]:
 def answers_of(id_: str) -> Work[list[StoredPrediction]]:
     """Read the answers of all models with an id."""
     rows = yield Query(f"{_STORED.format(logits='p.logits')} WHERE p.id = $1 ORDER BY m.name", (id_,))
-    return [_prediction(row) for row in rows]
+    return [stored_prediction(row) for row in rows]
 
 
 def exported_ours(
@@ -216,7 +216,7 @@ def exported_ours(
         " AND p.id > $2 AND p.id < $3 AND p.created_ms >= $4 AND p.created_ms < $5 ORDER BY p.id LIMIT $6",
         (version, max(after, least), f"{end:012x}", first, end, limit),
     )
-    return [_prediction(row) for row in rows]
+    return [stored_prediction(row) for row in rows]
 
 
 def exported_own(
@@ -230,7 +230,7 @@ def exported_own(
         " ORDER BY p.created_ms, p.id LIMIT $5",
         (version, max(first, after[0]), end, after[1] if after[0] >= first else "", limit),
     )
-    return [_prediction(row) for row in rows]
+    return [stored_prediction(row) for row in rows]
 
 
 _STORED = (
@@ -243,7 +243,8 @@ _STORED = (
 )
 
 
-def _prediction(row: Sequence[Any]) -> StoredPrediction:
+def stored_prediction(row: Sequence[Any]) -> StoredPrediction:
+    """Convert a row with the columns of `_STORED`."""
     *answer, logits, tag, propensity, label, labelled_ms, corrected_ms, import_id, due_ms, source = row
     corrected = None if label is None else corrected_ms is not None
     of_label = label, labelled_ms, corrected, import_id, due_ms, source

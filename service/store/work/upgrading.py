@@ -1,7 +1,7 @@
 """Upgrade of rows, after the tables.
 
 From schema 6 (PostgreSQL: 5) it adds checksums and signs to deltas, and finds doubtful labels. From schema 9 too, it
-fills in the first label of each labelled answer.
+fills in the first label of each labelled answer. From schema 10 no row changes.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ BLOCK = 2000
 """Corrected labels that are read at once."""
 SIGNED = 9
 """Schema from which deltas have checksums and signs, and no label is doubtful."""
+FIRST_LABELS = 10
+"""Schema from which labels have `first_label`."""
 
 
 class DoubtfulCounts(NamedTuple):
@@ -40,6 +42,8 @@ class DoubtfulCounts(NamedTuple):
 
 def upgrade(restart: Restart, before: int) -> Work[dict[tuple[str, str], DoubtfulCounts]]:
     """Convert the rows of a store with the schema `before`. Return the doubtful labels by model and version."""
+    if before >= FIRST_LABELS:
+        return {}
     yield from _fill_first_labels()
     if before >= SIGNED:
         return {}

@@ -9,16 +9,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from service.choices import Meaning
+from service.predict.stored.archive import AnswerArchive
 from service.store import DoubtfulCounts, Store, StoreError, open_store
 from service.store import upgrade_store as upgrade
 from service.store.databases.schema import VERSION
 from service.store.rows import Label, LabelSelection, SettleCounts, Settlement, Voiding
 from service.store.work.upgrading import is_ambiguous
 from tests.service.store import older
-from tests.service.store.rows import count
+from tests.service.store.conftest import opened
+from tests.service.store.rows import batch, count, version
 
 STARS = ("stars/v1", "stars~shadow/v2")
 
@@ -93,6 +96,36 @@ async def test_a_store_of_schema_9_gets_the_first_labels(address: str) -> None:
         found = dict(zip(log.ids, log.first_label_L.tolist(), strict=True))
         assert found == firsts, name
     await store.close()
+
+
+async def test_a_store_of_schema_10_gets_the_archive(address: str, tmp_path: Path) -> None:
+    """Its tables are those of today without the archive's; no row changes."""
+    async with opened(address) as store:
+        await store.put_version(version())
+        answers = batch(9)
+        await store.put_predictions(answers)
+        await store.put_labels([Label(id_, 0) for id_ in answers.ids[:3]])
+        before = await store.read_labels("m", "v1")
+    tables = ("archive_files", "archiving", "archive_problems")
+    if "://" in address:
+        connection = await asyncpg.connect(address)
+        for table in tables:
+            await connection.execute(f"DROP TABLE {table}")
+        await connection.execute("UPDATE trueodds_schema SET version = 10")
+        await connection.close()
+    else:
+        with contextlib.closing(sqlite3.connect(address)) as db:
+            for table in tables:
+                db.execute(f"DROP TABLE {table}")
+            db.execute("PRAGMA user_version = 10")
+            db.commit()
+    with pytest.raises(StoreError, match=r"has schema version 10.*then run: trueodds store upgrade"):
+        await open_store(address)
+    assert await upgrade(address, older.RESTART, print) == {}
+    async with opened(address) as store:
+        after = await store.read_labels("m", "v1")
+        assert after.ids == before.ids and (after.first_label_L == before.first_label_L).all()
+        assert await AnswerArchive(store, str(tmp_path / "archive")).run(older.START + 72 * older.HOUR) == 9
 
 
 async def test_a_first_label_that_is_lost_is_the_predicted_one_or_unknown(tmp_path: Path) -> None:

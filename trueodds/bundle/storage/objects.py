@@ -32,6 +32,10 @@ class BucketError(UserError, OSError):
     """A bucket cannot be read or written now. The message says which, why, and what to do."""
 
 
+class MissingPackageError(UserError, ImportError):
+    """A package for a kind of URL is not installed. No extra has it."""
+
+
 class ChangedError(Exception):
     """An object has changed since it was read."""
 
@@ -67,6 +71,10 @@ They are computed from the entry that the write replaces; None requires that the
 """
 
 
+_CREATION = {name: _s3(None) for name in S3} | {name: {"mode": "create"} for name in ("gs", "gcs")}
+"""Options of fsspec's `pipe_file` for a write that requires that no object exists, by URL scheme."""
+
+
 @dataclass(frozen=True)
 class Objects:
     """Objects under a URL, by names relative to it. The first call imports fsspec and connects.
@@ -83,6 +91,7 @@ class Objects:
 
         Raises:
             MissingExtraError: fsspec, or its package for this URL, is not installed.
+            MissingPackageError: gcsfs is not installed.
         """
         try:
             from fsspec.core import url_to_fs
@@ -93,6 +102,9 @@ class Objects:
                 options["config_kwargs"] = {**timeouts, "retries": {"mode": "standard", "total_max_attempts": 2}}
             files, path = url_to_fs(self.url.rstrip("/"), **options)
         except ImportError as error:
+            if self._scheme in ("gs", "gcs"):
+                message = f"{self.url} needs the package gcsfs, which is not installed here: pip install gcsfs"
+                raise MissingPackageError(message) from None
             raise MissingExtraError(self.url, (error.name or "s3fs").partition(".")[0], EXTRA) from None
         except ValueError as error:
             raise BucketError(f"{self.url}: {error}; expected s3://bucket/prefix, or the path of a folder") from None
@@ -178,6 +190,31 @@ class Objects:
                         return
                     raise ChangedError(name) from None
                 raise
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write an object, unless one exists. Return whether it was written; the existing one stays as it is.
+
+        Raises:
+            BucketError: The store cannot be written, or this kind of store has no conditional writes.
+        """
+        files, path = self._file_system
+        if self._scheme not in _CREATION:
+            allowed = ", ".join(f"{scheme}://" for scheme in _CREATION)
+            raise BucketError(f"{self.url}: writes that keep what exists need {allowed} or a folder")
+        with self._asking(f"/{name}"):
+            try:
+                files.pipe_file(f"{path}/{name}", data, **_CREATION[self._scheme])
+            except _errors() as error:
+                if isinstance(error, FileExistsError) or _code(error) in _CHANGED:
+                    return False
+                raise
+        return True
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write a small object, whether one exists or not."""
+        files, path = self._file_system
+        with self._asking(f"/{name}"):
+            files.pipe_file(f"{path}/{name}", data)
 
     def ignores_conditions(self, name: str) -> bool:
         """Return whether the store overwrites an object although the write requires that none exists."""

@@ -16,9 +16,9 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from trueodds.errors import MissingExtraError
 from trueodds.inputs.image import formats, png
-from trueodds.processes.choices import MAX_PIXELS
 
 Pixels = npt.NDArray[np.uint8]
+MAX_PIXELS = 4096 * 4096
 CUT_SHORT = re.compile("premature end|instead of RST|bad Huffman code", re.IGNORECASE)
 """libjpeg's warnings about missing or invalid image data."""
 ORIENTATION = 0x0112  # the EXIF tag; values from 5 on exchange width and height
