@@ -86,6 +86,7 @@ GIVEN: dict[str, Any] = {
 STARTED: dict[type, Any] = {
     metrics.EProcess: lambda: metrics.EProcess.start(null="ece", tolerance=0.02),
     metrics.OrderedEProcess: lambda: metrics.OrderedEProcess.start(P.shape[1]),
+    metrics.PartitionEProcess: lambda: metrics.PartitionEProcess.start(),
     metrics.PositiveEProcess: lambda: metrics.PositiveEProcess.start(),
     metrics.Prequential: lambda: metrics.Prequential.start(),
     metrics.RiskEProcess: lambda: metrics.RiskEProcess.start(0.05),

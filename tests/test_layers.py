@@ -116,6 +116,7 @@ EXTRAS = {
     "cli/completion.py": {"shtab"},
     "reports/page": {"jinja2", "markupsafe"},
     "reports/warehouse": {"ibis", "pyarrow"},
+    "reports/table/stored_sums.py": {"pyarrow"},
     "reports/display/report_files.py": {"matplotlib"},
     "importing": {"onnx", "onnxruntime", "google"},
     "calibrated.py": {"sklearn"},

@@ -29,6 +29,10 @@ class FileError(UserError, ValueError):
     """Error for a file that exists and cannot be read."""
 
 
+class FileChangedError(FileError):
+    """Error for a file that changed while it was read. Reading it again may succeed."""
+
+
 def read_json(path: Path) -> Any:
     """Read a JSON file.
 

@@ -202,6 +202,7 @@ def cli_arguments(path: str) -> Any:
 
     return argparse.Namespace(
         answers=Path(path),
+        more=[],
         engine="duckdb",
         labels=None,
         label="label",

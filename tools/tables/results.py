@@ -50,6 +50,7 @@ COMMANDS = {
     "promise": "python -m benchmarks.alarms.promise",
     "conformal": "python -m benchmarks.alarms.conformal",
     "levels": "python -m benchmarks.alarms.levels --runs 10",
+    "daily_alarm": "python -m benchmarks.alarms.daily",
     "late_positives": "python -m benchmarks.alarms.late_positives",
     "training": "python -m benchmarks.training.methods --rounds 14",
     "loop": "python -m benchmarks.training.loop",

@@ -54,6 +54,7 @@ class Command:
 
 
 COMMANDS = {
+    "alarm": Command("trueodds.cli.alarm", "tell from daily sums whether the calibration error is too large"),
     "calibrate": Command("trueodds.cli.calibrate", "fit a calibrator to the logits of a model served elsewhere"),
     "compare": Command("trueodds.cli.compare", "compare models by their answers on the same rows"),
     "completion": Command("trueodds.cli.completion", "print a script for the completion of a shell", "completion"),
@@ -61,6 +62,7 @@ COMMANDS = {
     "import": Command("trueodds.cli.import_model", "make a bundle of an ONNX model of your own", "import"),
     "replay": Command("trueodds.cli.replay", "send a data set to a running service, with drift", "client"),
     "report": Command("trueodds.cli.report", "report on a table of answers with their labels"),
+    "sums": Command("trueodds.cli.sums", "make the calibration sums of a day of answers, for reports", "warehouse"),
     "threshold": Command("trueodds.cli.threshold", "find the confidence from which on answers may act alone"),
 }
 """Commands of the library. They need neither the pipeline nor the service."""

@@ -8,15 +8,17 @@ is named after, else to --positive. The columns `tag`, `time` and `version` are 
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from trueodds.cli import Subparsers
-from trueodds.cli.tables import OptionsError, add_engine, add_form, check_bins_and_level, costs_of, form_of
+from trueodds.cli.tables import NO_ROWS, OptionsError, add_engine, add_form, check_bins_and_level, costs_of, form_of
 from trueodds.processes.choices import MOST_RATIO, TOLERANCE, ReportBy, TrendUnit
 
 if TYPE_CHECKING:
     from trueodds.reports.options import ReportOptions
+    from trueodds.reports.table.summed import TableSums
     from trueodds.reports.table.table_report import ReportTable
     from trueodds.sums.bins import Binning
 
@@ -29,6 +31,7 @@ EXAMPLES = (
     "report stars.csv --label stars --ordered --html report.html",
     "report probabilities.npy --labels labels.npy --json report.json",
     'report "answers/*.parquet" --engine duckdb --by tag',
+    "report sums/*.parquet",
 )
 
 
@@ -38,6 +41,7 @@ def add_parser(commands: Subparsers) -> None:
     epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
     parser = commands.add_parser("report", description=__doc__, epilog=epilog, intermix=True)
     add_form(parser)
+    parser.add_argument("more", type=Path, nargs="*", metavar="SUMS", help="more files that `trueodds sums` wrote")
     add_engine(parser)
     words = "the positive class of two; the report adds figures of its probability, and alerts by it; a single"
     words += " column of probabilities belongs to this class, unless its name is a class"
@@ -102,21 +106,63 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _table(arguments: argparse.Namespace) -> ReportTable:
-    """Read the rows of a file, or let an engine make the sums of a table.
+    """Read the rows of a file, let an engine make the sums of a table, or add up files of sums.
 
     Raises:
-        OptionsError: --id is given without --engine.
+        OptionsError: --id is given without --engine, or several files are given that do not hold sums.
     """
     from trueodds.reports.table import reading
     from trueodds.reports.table.table_report import table_of_answers
 
     if arguments.engine:
+        if arguments.more:
+            raise OptionsError(
+                f"{arguments.more[0]} is given beside {arguments.answers}; --engine reads one table: quote its pattern,"
+                " so that the shell keeps it"
+            )
         from trueodds.cli.tables import sums_of_engine
 
         return sums_of_engine(arguments, trend=arguments.trend)
     if arguments.id is not None:
         raise OptionsError(f"--id is {arguments.id!r} without --engine, which joins labels by it; add --engine duckdb")
+    if sums := _stored_sums(arguments):
+        return sums
     return table_of_answers(reading.read(arguments.answers, form_of(arguments)))
+
+
+def _stored_sums(arguments: argparse.Namespace) -> TableSums | None:
+    """Add up the files, if they hold sums.
+
+    Raises:
+        OptionsError: Several files are given that do not hold sums, or an option is for rows.
+    """
+    paths = [arguments.answers, *arguments.more]
+    is_pattern = any(sign in str(arguments.answers) for sign in "*?[") and not arguments.answers.exists()
+    if arguments.answers.suffix != ".parquet" and not arguments.more:
+        return None
+    from trueodds.reports.table.stored_sums import paths_of_sums, read_sums
+
+    files = paths_of_sums(paths)
+    if not files:
+        if arguments.more or is_pattern:
+            many = f"{len(paths)} names" if arguments.more else str(arguments.answers)
+            raise OptionsError(
+                f"{many}: not all are files of sums, which `trueodds sums` writes; answers in several files need"
+                ' --engine duckdb and a pattern in quotes: "answers/*.parquet"'
+            )
+        return None
+    given = {
+        "--labels": arguments.labels,
+        "--classes": arguments.classes,
+        "--first-label": arguments.first_label,
+        "--resolution": arguments.resolution,
+        "--logits": arguments.logits,
+    }
+    for option, value in given.items():
+        if value not in (None, "", False):
+            raise OptionsError(f"{option} is for rows, and {files[0]} holds sums; give it to `trueodds sums` instead")
+    sums = read_sums(files)[1]
+    return replace(sums, notes=(*sums.notes, NO_ROWS))
 
 
 def _options(arguments: argparse.Namespace) -> ReportOptions:

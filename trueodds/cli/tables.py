@@ -18,14 +18,22 @@ if TYPE_CHECKING:
     from trueodds.reports.table.summed import TableSums
     from trueodds.sums.bins import Binning
 
+NO_ROWS = "Which answers may act alone is not measured: this needs the rows, so read a file without --engine."
+"""Note of reports that are made from sums."""
+
 
 class OptionsError(UserError, ValueError):
     """An option has a value that cannot be used."""
 
 
-def add_form(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
-    """Add the arguments for the file of answers (or `several` files) and its form."""
-    labels = "an .npy with the labels of an .npy of probabilities; with --engine, a table of ids and labels"
+def add_form(
+    parser: argparse.ArgumentParser, *, several: bool = False, answers: str = TABLES, labels: str = ""
+) -> None:
+    """Add the arguments for the file of answers (or `several` files) and its form.
+
+    `answers` and `labels` are the help texts of these arguments.
+    """
+    labels = labels or "an .npy with the labels of an .npy of probabilities; with --engine, a table of ids and labels"
     classes = (
         "names of the classes, separated by commas: the columns of a table that are classes, in the order of labels"
     )
@@ -35,7 +43,7 @@ def add_form(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
         labels = "an .npy with the labels of the rows of .npy files"
         classes = "names of the classes, separated by commas, as in `trueodds report`"
     else:
-        parser.add_argument("answers", type=Path, help=TABLES)
+        parser.add_argument("answers", type=Path, help=answers)
     parser.add_argument("--labels", type=Path, metavar="FILE", help=labels)
     words = f"the column of a table that holds the labels (default: {LABEL})"
     parser.add_argument("--label", default=LABEL, metavar="COLUMN", help=words)
@@ -49,11 +57,11 @@ def add_form(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
     parser.add_argument("--first-label", type=int, choices=(0, 1), help=words)
 
 
-def add_engine(parser: argparse.ArgumentParser) -> None:
+def add_engine(parser: argparse.ArgumentParser, *, default: str = "") -> None:
     """Add --engine and --id, for tables that do not fit into memory."""
     words = "duckdb makes the sums (extra `warehouse`): of a .parquet file, or of a pattern of such files in quotes;"
     words += " it needs little memory for any number of rows"
-    parser.add_argument("--engine", metavar="ENGINE", default="", help=words)
+    parser.add_argument("--engine", metavar="ENGINE", default=default, help=words)
     words = "with --engine and --labels: the column that both tables share (default: id)"
     parser.add_argument("--id", metavar="COLUMN", help=words)
 
@@ -75,8 +83,7 @@ def sums_of_engine(
     labels = None if arguments.labels is None else str(arguments.labels)
     source, notes = open_with_labels(str(arguments.answers), arguments.engine, labels, form.label, arguments.id or "id")
     sums = sums_of_source(source, form, trend=trend)
-    rows = "Which answers may act alone is not measured: this needs the rows, so read a file without --engine."
-    return replace(sums, notes=(*sums.notes, *notes, rows))
+    return replace(sums, notes=(*sums.notes, *notes, NO_ROWS))
 
 
 def form_of(arguments: argparse.Namespace) -> Form:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trueodds.metrics.alarms.gain_sequence import GainSequence, gain_evidence, gain_sequence
     from trueodds.metrics.alarms.in_the_large import PositiveEProcess
     from trueodds.metrics.alarms.level_alarm import OrderedEProcess
+    from trueodds.metrics.alarms.partitioned import PartitionEProcess
     from trueodds.metrics.alarms.prequential import Prequential
     from trueodds.metrics.alarms.promise import RiskEProcess
     from trueodds.metrics.alarms.sequential import EProcess, ShiryaevRoberts, blocks
@@ -115,6 +116,7 @@ else:
             "trueodds.metrics.alarms.in_the_large": "PositiveEProcess",
             "trueodds.metrics.alarms.level_alarm": "OrderedEProcess",
             "trueodds.metrics.alarms.prequential": "Prequential",
+            "trueodds.metrics.alarms.partitioned": "PartitionEProcess",
             "trueodds.metrics.alarms.promise": "RiskEProcess",
             "trueodds.metrics.alarms.sequential": "EProcess ShiryaevRoberts blocks",
             "trueodds.metrics.alarms.weighted_e_process": "WeightedEProcess",
@@ -201,6 +203,7 @@ __all__ = [
     "NoiseFloor",
     "OrderedEProcess",
     "OrderedSums",
+    "PartitionEProcess",
     "PositiveEProcess",
     "Prequential",
     "RiskEProcess",

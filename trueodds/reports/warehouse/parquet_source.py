@@ -84,13 +84,14 @@ def naming(name: str, engine: str) -> Iterator[None]:
         raise EngineError(f"{name}: {engine} reports {type(error).__name__}: {text}; {cure}") from None
 
 
-def open_source(answers: str, engine: str, beside: Expression = None) -> TableSource:
+def open_source(answers: str, engine: str, beside: Expression = None, *, file_column: str = "") -> TableSource:
     """Open a table of answers.
 
     Args:
         answers: A path or a pattern such as `answers/*.parquet`.
         engine: Name of the engine: `duckdb`.
         beside: A table that is open already, with whose connection this one is opened.
+        file_column: Name of an added column with the file of each row; "" for none.
 
     Raises:
         EngineError: The engine is another one, or cannot read the files.
@@ -102,7 +103,7 @@ def open_source(answers: str, engine: str, beside: Expression = None) -> TableSo
             f"--engine is {short(hide_password(engine))}; allowed is {', '.join(ENGINES)}. For a table of another"
             " database, write it to Parquet files first"
         )
-    return _of_files(answers, None if beside is None else ibis.get_backend(beside))
+    return _of_files(answers, None if beside is None else ibis.get_backend(beside), file_column)
 
 
 def hide_password(text: str) -> str:
@@ -120,7 +121,7 @@ def connect() -> Any:
     return connection
 
 
-def _of_files(pattern: str, connection: Any = None) -> TableSource:
+def _of_files(pattern: str, connection: Any = None, file_column: str = "") -> TableSource:
     """Open Parquet files with DuckDB."""
     if Path(pattern).suffix != ".parquet":
         raise FileError(
@@ -136,7 +137,8 @@ def _of_files(pattern: str, connection: Any = None) -> TableSource:
         names = [glob.escape(str(path)) for path in files]
         if len(names) > 1:
             _check_alike(pattern, connection, names)
-        table = connection.read_parquet(names, hive_partitioning=False)
+        with_file = {"filename": file_column} if file_column else {}
+        table = connection.read_parquet(names, hive_partitioning=False, **with_file)
     name = pattern if any(sign in pattern for sign in "*?[") else Path(pattern).name
     return TableSource(name, table, "duckdb", state=lambda: state_of(pattern))
 

@@ -80,7 +80,7 @@ def plan_of(
         _check_number(source, name)
     groups = tuple(name for name in GROUPS if name in header)
     stats = _count_groups(source, groups, by_confidence)
-    moment, note = _moment(source, "time") if "time" in header else (None, "")
+    moment, note = time_column(source, "time") if "time" in header else (None, "")
     unit = None if moment is None else _unit(source, moment, trend)
     notes = [note] if note else []
     plan = ReadingPlan(
@@ -125,7 +125,7 @@ def _count_groups(source: TableSource, groups: Sequence[str], by_confidence: boo
     return stats
 
 
-def _moment(source: TableSource, name: str) -> tuple[TimeColumn, str]:
+def time_column(source: TableSource, name: str) -> tuple[TimeColumn, str]:
     """Return how a column of times is read, and a sentence about it.
 
     Raises:

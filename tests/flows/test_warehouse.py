@@ -1,0 +1,105 @@
+"""The flow of `report/warehouse` in this process: missed days, repeated runs, and late rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from prefect.testing.utilities import prefect_test_harness
+
+from pipeline.flows import warehouse
+from pipeline.flows.warehouse import report_on_warehouse
+from tests.conftest import ROOT
+from tests.warehouse.partitioned import DAY, START, make, write
+from trueodds.files import FileError
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[None]:
+    """Prefect's database in a temporary folder."""
+    with prefect_test_harness(server_startup_timeout=300):
+        yield
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return all files of a folder but the page and the numbers, which hold the time at which they were made."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name not in ("report.html", "report.json")]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def day_of_files(folder: Path, end: int) -> Path:
+    """Copy the rows before a time, as a warehouse held them then."""
+    for name in ("answers", "labels"):
+        for path in (folder / name).iterdir():
+            rows = pq.read_table(path, filters=[("time", "<", end)])
+            if len(rows):
+                (folder / "then" / name).mkdir(parents=True, exist_ok=True)
+                pq.write_table(rows, folder / "then" / name / path.name)
+    return folder / "then"
+
+
+@pytest.mark.full
+def test_missed_days_are_made_and_a_repeated_run_ends_in_the_same_state(
+    server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path, rows=400)
+    then = day_of_files(tmp_path, START + DAY)
+    monkeypatch.chdir(tmp_path)
+    first = report_on_warehouse(
+        answers=f"{then}/answers/*.parquet", labels=f"{then}/labels/*.parquet", return_state=True
+    )
+    assert first.is_completed() and sorted(contents(tmp_path / "warehouse")) == [
+        "alarm.json",
+        "sums/2026-03-01.parquet",
+    ]
+
+    run: dict[str, Any] = {"answers": "answers/*.parquet", "labels": "labels/*.parquet"}
+    later = report_on_warehouse(**run, return_state=True)
+    assert later.name == "Completed" and "no alarm after" in str(later.message)
+    state = contents(tmp_path / "warehouse")
+    assert len(state) == 5, "three missed days"
+    assert report_on_warehouse(**run, return_state=True).is_completed()
+    assert contents(tmp_path / "warehouse") == state
+
+    monkeypatch.setattr(warehouse, "write_report", _break)
+    (tmp_path / "warehouse" / "sums" / "2026-03-04.parquet").unlink()
+    with pytest.raises(RuntimeError, match="the process died"):
+        report_on_warehouse(**run)
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert report_on_warehouse(**run, return_state=True).is_completed(), "a run that died is repeated"
+    assert contents(tmp_path / "warehouse") == state
+    numbers = json.loads((tmp_path / "warehouse" / "report.json").read_text())
+    assert numbers["answers"] == 400 and (tmp_path / "warehouse" / "report.html").is_file()
+
+
+def _break(*_: object) -> None:
+    raise RuntimeError("the process died")
+
+
+@pytest.mark.full
+def test_an_alarm_names_the_state_of_the_run(server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = 600
+    columns = {"confidence": [0.9] * rows, "correct": [k % 2 == 0 for k in range(rows)]}
+    columns |= {"time": [START + 60 * k for k in range(rows)]}
+    write(Path("a.parquet"), columns)
+    state = report_on_warehouse(answers="a.parquet", label="correct", arrival="time", return_state=True)
+    assert state.name == "Alarm" and "ALARM since 2026-03-01" in str(state.message)
+    with pytest.raises(FileError, match="does not tell when labels arrive"):
+        report_on_warehouse(answers="a.parquet", label="correct", folder="other")
+
+
+def test_the_deployment_names_the_flow() -> None:
+    deployments = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))["deployments"]
+    (one,) = [one for one in deployments if one["name"] == "warehouse"]
+    assert (
+        one["entrypoint"] == "pipeline/flows/warehouse.py:report_on_warehouse" and report_on_warehouse.name == "report"
+    )
+    assert one["parameters"].keys() <= report_on_warehouse.parameters.properties.keys()
+    assert [schedule["cron"] for schedule in one["schedules"]] == ["30 0 * * *"]

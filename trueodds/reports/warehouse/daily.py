@@ -1,0 +1,100 @@
+"""Partitions by day: sums of each finished day that a folder lacks, and of days whose rows came late."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from trueodds.files import FileError
+from trueodds.reports.table.stored_sums import (
+    DAY_MS,
+    Partition,
+    Window,
+    day_ms,
+    holds_sums,
+    read_partition,
+    write_partition,
+)
+from trueodds.reports.warehouse.partitions import PartitionedTable, rows_by_day, sums_of_partition
+from trueodds.texts import plural
+
+
+@dataclass(frozen=True)
+class DayChange:
+    """File of sums that a day needs: a new one, or one to make again because rows came late."""
+
+    path: Path
+    window: Window
+    reason: Literal["new", "late rows", "after late rows"]
+
+
+def missing_days(table: PartitionedTable, folder: Path, end_ms: int | None = None) -> list[DayChange]:
+    """Return the files that a folder of sums lacks, in the order of their days.
+
+    Days run from the first answer up to the last day with rows, or yesterday if that is earlier. A file is made again
+    if its days have more rows by now, because some rows came late, and so are the files after it. A file stays if its
+    days have fewer rows, because a retention removed them.
+
+    Args:
+        table: The answers and their labels.
+        folder: Folder of the sums. It may be absent.
+        end_ms: Beginning of the first day that is not finished. None: of today.
+
+    Raises:
+        FileError: A file of the folder is damaged, or two files hold the same day.
+    """
+    counts = rows_by_day(table)
+    end = day_ms("today") if end_ms is None else end_ms
+    changes: list[DayChange] = []
+    covered: set[int] = set()
+    is_after_late = False
+    for path, partition in _in_folder(folder):
+        days = range(partition.window.start_ms, partition.window.end_ms, DAY_MS)
+        if again := covered & set(days):
+            raise FileError(f"{path} and another file of {folder} hold {Window.of_day(min(again))}; remove one of them")
+        covered |= set(days)
+        now = tuple(sum(counts.get(day, (0, 0))[k] for day in days) for k in range(2))
+        before = partition.rows.answers, partition.rows.label_rows
+        if now[0] < before[0] or now[1] < before[1]:
+            continue
+        if now != before or is_after_late:
+            changes.append(DayChange(path, partition.window, "late rows" if now != before else "after late rows"))
+            is_after_late = True
+    first, last = min(counts), max(counts)
+    for day in range(first, min(end, last + DAY_MS), DAY_MS):
+        if day not in covered:
+            window = Window.of_day(day)
+            changes.append(DayChange(folder / f"{window}.parquet", window, "new"))
+    return sorted(changes, key=lambda change: change.window)
+
+
+def _in_folder(folder: Path) -> list[tuple[Path, Partition]]:
+    """Return the partitions of a folder in the order of their days."""
+    paths = [path for path in sorted(folder.glob("*.parquet")) if holds_sums(path)]
+    return sorted(((path, read_partition(path)) for path in paths), key=lambda one: one[1].window)
+
+
+def make_day(table: PartitionedTable, change: DayChange) -> Partition:
+    """Make the sums of a day and write its file. If this is repeated, the file is the same.
+
+    Args:
+        table: The answers and their labels.
+        change: An element of `missing_days`.
+
+    Raises:
+        FileError: The sums cannot be made (see `sums_of_partition`).
+        OSError: The file cannot be written.
+    """
+    partition = sums_of_partition(table, change.window)
+    change.path.parent.mkdir(parents=True, exist_ok=True)
+    write_partition(change.path, partition)
+    return partition
+
+
+def describe(change: DayChange, partition: Partition) -> str:
+    """Describe a made file in a line."""
+    rows = partition.rows
+    words = f"{change.path}: {plural(rows.answers, 'answer')}, {plural(rows.labels, 'label')}"
+    words += f", {plural(rows.corrections, 'correction')}" if rows.corrections else ""
+    return words + ("" if change.reason == "new" else f" (made again: {change.reason})")
