@@ -29,6 +29,8 @@ from trueodds.reports.warehouse.summing import sums_by_plan
 CLASSES = [f"c{k}" for k in range(10)]
 DAYS = 30
 REPEATS = 3
+TABLES = {"classes": "10 classes, label, tag, time", "confidences": "confidence, correct"}
+"""Kind of a table -> its columns, for people."""
 
 
 def make_classes(path: Path, rows: int) -> None:
@@ -124,6 +126,21 @@ def _report(path: Path) -> dict[str, float]:
         "clock_s": round(time.perf_counter() - start, 3),
         "peak_mib": round(int(done.stderr.split()[-1]) / 1024),
     }
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """Return a row for each table: its size, the seconds of the sums and of a plain query, and the memory."""
+    head = [
+        "| table | rows | file | sums | plain query | ratio | peak memory of the report |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    rows = [
+        f"| {TABLES[case['table']]} | {case['rows']:,} | {case['file_bytes'] / 1e6:.0f} MB"
+        f" | {case['sums']['processor_s']:.2f} s | {case['plain']['processor_s']:.2f} s"
+        f" | {case['ratio_of_processor_seconds']:.1f} | {case['report']['peak_mib']} MiB |"
+        for case in result["cases"]
+    ]
+    return "\n".join([*head, *rows])
 
 
 def main() -> None:

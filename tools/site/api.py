@@ -78,7 +78,10 @@ LIBRARY = (
         "trueodds",
         "The functions that most programs need. `import trueodds` is cheap: each name is imported at its first use.",
         (
-            Section("trueodds", names=("report", "fit", "load", "logits_of", "threshold", "compare", "Calibrated")),
+            Section(
+                "trueodds",
+                names=("report", "fit", "load", "logits_of", "threshold", "table_sums", "compare", "Calibrated"),
+            ),
             Section("trueodds", returned_by=("report", "compare")),
             Section("trueodds.reports.display.report_files", names=("DisplayedReport",)),
         ),

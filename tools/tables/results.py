@@ -65,6 +65,9 @@ COMMANDS = {
     "report": "python -m benchmarks.scaling.live_report --write",
     "scaling": "python -m benchmarks.scaling.growth",
     "partitions": "python -m benchmarks.scaling.partitions --write",
+    "warehouse_sums": (
+        "python -m benchmarks.scaling.warehouse_sums --rows 1000000 10000000 --confidences 1000000 100000000"
+    ),
     "postgres_size": "python -m benchmarks.scaling.postgres_size",
     "table_report": "python -m benchmarks.library.table_report --write",
 }
