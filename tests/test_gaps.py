@@ -62,6 +62,7 @@ BY_NAME: dict[str, Array] = {
     "gain_N": RNG.uniform(-1, 1, N),
     "weight_N": np.full(N, 0.5),
     "wrong_N": ~RIGHT,
+    "risk_N": np.full(N, 0.2),
     "at_least_NK": at_least(P),
     "reached_NK": Y[:, None] >= np.arange(1, P.shape[1]),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from scipy.special import betainc, betaincinv
+import scipy
 
 from trueodds.sums.inputs import check_level, is_whole
 
@@ -53,7 +53,7 @@ def rank_of(rows: int, level: float, confidence: float | None = None) -> int:
     low, high = 0, rows + 1  # the probability falls with the rank; at rank n + 1 it is 0
     while high - low > 1:
         middle = (low + high) // 2
-        if betainc(middle, rows + 1 - middle, level) <= 1 - confidence:
+        if scipy.special.betainc(middle, rows + 1 - middle, level) <= 1 - confidence:
             high = middle
         else:
             low = middle
@@ -85,7 +85,7 @@ def coverage_floor(rank: int, rows: int, level: float, chance: float = FLOOR_CHA
         raise ValueError(f"rank is {rank!r}; allowed is 1 to {rows + 1}, the number of calibration rows plus 1")
     if rank > rows:
         return float(level)
-    return float(min(level, betaincinv(rank, rows + 1 - rank, chance)))
+    return float(min(level, scipy.special.betaincinv(rank, rows + 1 - rank, chance)))
 
 
 def fewest_rows(level: float) -> int:

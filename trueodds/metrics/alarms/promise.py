@@ -128,8 +128,11 @@ class RiskEProcess(StoredState, AnytimeTest):
         if risk_N is None:
             payoffs = payoffs_of(self.risk)
             return np.where(wrong_N[:, None], payoffs.log_wrong_K, payoffs.log_right_K)
-        if risk_N.shape != wrong_N.shape or not ((risk_N > 0) & (risk_N < 1)).all():
-            raise ValueError(f"risk has shape {risk_N.shape}; expected a number in (0, 1) for each of {len(wrong_N)}")
+        if risk_N.shape != wrong_N.shape:
+            raise ValueError(f"risk has shape {risk_N.shape}; expected a number for each of {len(wrong_N)} answers")
+        if (off_N := ~((risk_N > 0) & (risk_N < 1))).any():
+            row = int(off_N.argmax())
+            raise ValueError(f"risk[{row}] is {risk_N[row]:g}; allowed is (0, 1)")
         paid_NK = np.empty((len(wrong_N), len(ODDS)))
         for risk in np.unique(risk_N).tolist():
             of_N, payoffs = risk_N == risk, payoffs_of(risk)
