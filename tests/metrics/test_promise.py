@@ -142,6 +142,9 @@ def test_risks_of_their_own_are_used_label_by_label() -> None:
     assert RiskEProcess.start(0.2).advance(wrong_N, same)[0] == RiskEProcess.start(0.2).advance(wrong_N)[0]
     one = RiskEProcess.start(0.2).advance([True], [0.05])[1][0]
     assert one > RiskEProcess.start(0.2).advance([True])[1][0]
-    for bad, message in (([0.1], "a number for each of 60"), (np.full(60, 1.0), r"risk\[0\] is 1; allowed is \(0, 1\)")):
+    for bad, message in (
+        ([0.1], "a number for each of 60"),
+        (np.full(60, 1.0), r"risk\[0\] is 1; allowed is \(0, 1\)"),
+    ):
         with pytest.raises(ValueError, match=message):
             RiskEProcess.start(0.2).advance(wrong_N, bad)
