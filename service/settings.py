@@ -399,13 +399,13 @@ class Settings(BaseSettings):
     @field_validator("archive")
     @classmethod
     def _archivable(cls, address: str) -> str:
-        from trueodds.bundle.storage.objects import Objects, is_url
+        from trueodds.bundle.storage.objects import Objects
 
         if address in ("", OFF):
             return address
         if find_spec("pyarrow") is None:
             raise ValueError("an archive needs pyarrow, which is missing (pip install 'trueodds[serve,table]')")
-        if is_url(address):
+        if "://" in address:  # also S3://, which would otherwise be a folder of this machine
             if address.partition("://")[0] not in SCHEMES or not address.partition("://")[2].strip("/"):
                 raise ValueError("allowed are s3://bucket/prefix, gs://bucket/prefix and the path of a folder")
             try:

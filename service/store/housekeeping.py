@@ -52,23 +52,28 @@ async def keep_house(
         now = time.time_ns() // 1_000_000
         before = None if retention_days is None else now - retention_days * 24 * HOUR_MS
         held_before = now - hold_hours * HOUR_MS
-        held = 0
+        held, keep_held = 0, archive is not None
         try:
             if archive is not None and before is not None:
                 await archive.run(before)
                 held = await archive.keep_labels(held_before)
-            elif before is not None and not no_copy and (files := (await store.read_archive()).files):
-                log.warning(
-                    "archive: this store has archived %s, but --archive is not set, so no prediction is removed;"
-                    " set --archive, or set it to off to remove predictions without a copy",
-                    plural(files, "file"),
-                )
+            elif archive is None and not no_copy and (state := await store.read_archive()).is_used:
+                if before is not None:
+                    log.warning(
+                        "archive: this store has archived %s, but --archive is not set, so no prediction is removed;"
+                        " set --archive, or set it to off to remove predictions without a copy",
+                        plural(state.files, "file"),
+                    )
                 before = None
+                keep_held = True
         except (OSError, StoreError) as error:
             log.warning("archive: %s. Old answers and labels stay in the store until it works", error)
-            before = None
+            before, keep_held = None, True
+        except Exception:  # a fault in the archive or in a library must not end housekeeping
+            log.exception("archive: old answers and labels stay in the store until it works")
+            before, keep_held = None, True
         try:
-            removed = await store.prune(before, None if archive else held_before, keep_answers=archive is not None)
+            removed = await store.prune(before, None if keep_held else held_before, keep_answers=archive is not None)
         except StoreError as error:
             log.warning("retention: %s", error)
         else:

@@ -379,6 +379,11 @@ class ArchiveState:
     problem: str | None
     """Reason why the last round failed; None if it did not."""
 
+    @property
+    def is_used(self) -> bool:
+        """Whether a service of this store has an archive, or had one. A first round may have failed or been killed."""
+        return bool(self.files or self.waiting or self.failures)
+
 
 @dataclass(frozen=True)
 class LabelSelection:

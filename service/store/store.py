@@ -80,8 +80,6 @@ ARCHIVE_ROWS = 100_000
 """Predictions that leave the live tables before their files are written: the most that wait for a failing archive."""
 ARCHIVE_BYTES = 48 << 20
 """Largest size of a file of the archive, estimated without compression. An upload holds it in memory."""
-ROW_BYTES = 200
-"""Estimated bytes of a prediction in such a file, beside 8 for each class."""
 ADMIT_BATCH = 20_000
 """Answers moved per transaction of `admit_tags`. A tag with more answers is split over two sums for .2 s each."""
 VOID_BATCH = 2000
@@ -452,16 +450,11 @@ class Store:
             file_bytes: Largest size of a file, estimated without compression.
             limit: Predictions in one transaction.
         """
-        await self._reload()
-
-        def most_of(key: int) -> int:
-            return max(1, file_bytes // (ROW_BYTES + 8 * len(self._version(key).classes)))
-
         moved = 0
         for own in (False, True):
             after = "0"
             while after and moved < most:
-                work = partial(archiving.move, before, after, limit, most_of, own=own)
+                work = partial(archiving.move, before, after, limit, file_bytes, own=own)
                 count, after = await self.database.write(work, large=True)
                 moved += count
         await self.database.write(archiving.seal)

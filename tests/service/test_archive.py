@@ -30,6 +30,7 @@ OLD = time.time() - 20 * 86_400
         ({"archive": "http://a/b", "retention_days": 9}, r"allowed are s3://bucket/prefix, gs://bucket/prefix and the"),
         ({"archive": "memory://a", "retention_days": 9}, r"allowed are s3://bucket/prefix"),
         ({"archive": "s3:///", "retention_days": 9}, r"allowed are s3://bucket/prefix"),
+        ({"archive": "S3://bucket/a", "retention_days": 9}, r"allowed are s3://bucket/prefix"),
     ],
 )
 def test_an_archive_that_cannot_be(values: dict[str, str], words: str) -> None:

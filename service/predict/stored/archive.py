@@ -83,6 +83,9 @@ class AnswerArchive:
             named = error if isinstance(error, (UserError, StoreError)) else self._error(error)
             await self._store.note_archive_problem(str(named))
             raise named from None
+        except Exception as error:  # a library's own, such as gcsfs' HttpError
+            await self._store.note_archive_problem(repr(error))
+            raise
         await self._store.note_archive_problem("")
         return written
 
@@ -151,7 +154,9 @@ class AnswerArchive:
     async def _write_labels(self, before_ms: int) -> int:
         removed = 0
         versions = await self._store.read_versions()
-        classes = {version.model: version.classes for version in versions}
+        classes: dict[str, list[tuple[str, ...]]] = {}
+        for version in versions:
+            classes.setdefault(version.model, []).append(version.classes)
         while labels := await self._store.read_held_before(before_ms):
             await self._check()
             for model in sorted({label.model for label in labels}):
@@ -182,10 +187,15 @@ def folder_of(name: str) -> str:
     return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
 
 
-def _label_row(label: HeldLabel, classes: tuple[str, ...]) -> tuple[str, datetime, str, str | None]:
-    """Return label, time, model and import of a held label. An index becomes the name of its class."""
-    index = label.label if isinstance(label.label, int) else None
-    name = classes[index] if index is not None and 0 <= index < len(classes) else str(label.label)
+def _label_row(label: HeldLabel, classes: list[tuple[str, ...]]) -> tuple[str, datetime, str, str | None]:
+    """Return label, time, model and import of a held label.
+
+    An index becomes the name of its class, unless the model's versions name it differently: nobody knows which version
+    has answered.
+    """
+    index = label.label
+    names = {names[index] for names in classes if 0 <= index < len(names)} if isinstance(index, int) else set()
+    name = names.pop() if len(names) == 1 else str(index)
     return name, moment_of(label.given_ms), label.model, label.import_id
 
 

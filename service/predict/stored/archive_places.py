@@ -58,16 +58,26 @@ class ArchiveFolder(ArchivePlace):
     def create(self, name: str, source: Path) -> bool:
         path = self._folder / name
         if path.exists():
+            self._sync_folders(path)  # another process may have been killed before it did so
             return False
         with source.open("rb") as content, self._aside(path, content) as aside:
             try:
                 os.link(aside, path)  # unlike a rename, this keeps a file that exists
             except FileExistsError:
+                self._sync_folders(path)
                 return False
             except OSError:  # the file system has no hard links; equal names have equal contents
                 aside.replace(path)
-            _sync(path.parent)
+            self._sync_folders(path)
         return True
+
+    def _sync_folders(self, path: Path) -> None:
+        """Make a file's name durable, and those of its folders, which may be new."""
+        for folder in path.parents:
+            _sync(folder)
+            if folder == self._folder:
+                _sync(folder.parent)
+                break
 
     @contextlib.contextmanager
     def _aside(self, path: Path, content: IO[bytes]) -> Iterator[Path]:

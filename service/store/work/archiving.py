@@ -11,8 +11,6 @@ A process that is killed between any two steps leaves the rows in `archiving`, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from service.store.rows import ArchiveFile, ArchiveState, StoredPrediction
 from service.store.work import retention
 from service.store.work.reading import stored_prediction
@@ -22,6 +20,8 @@ from trueodds.sums.hours import HOUR_MS
 DAY_MS = 24 * HOUR_MS
 OPEN, SEALED, FINISHED, CLEARED = range(4)
 """States of a file."""
+ROW_BYTES = 200
+"""Estimated bytes of a prediction in a file, beside 8 for each class. A stored logit has 4."""
 
 _COLUMNS = (
     "created_ms, predicted, raw_confidence, confidence, logits, tag, propensity, label, labelled_ms, corrected_ms,"
@@ -39,14 +39,14 @@ _MOVE = (
 )
 
 
-def move(before_ms: int, after: str, limit: int, most_of: Callable[[int], int], *, own: bool) -> Work[tuple[int, str]]:
+def move(before_ms: int, after: str, limit: int, file_bytes: int, *, own: bool) -> Work[tuple[int, str]]:
     """Move up to `limit` old answers to files. Return their number, and the last id as `retention.prune` does.
 
     Args:
         before_ms: Answers from before this time are old.
         after: The last id of the call before.
         limit: Largest number of answers.
-        most_of: Number of answers from which a version's file is sealed, by the version's key.
+        file_bytes: Estimated size from which a file is sealed.
         own: Whether these are callers' own ids.
     """
     rows = yield from retention.old(before_ms, after, limit, own=own)
@@ -56,24 +56,43 @@ def move(before_ms: int, after: str, limit: int, most_of: Callable[[int], int], 
         places = sorted({(row.version, row.created_ms // DAY_MS) for row in rows if row.model == model})
         for version, day in places:
             ids = [row.id for row in rows if (row.version, row.created_ms // DAY_MS) == (version, day)]
-            # Under the model's lock, a label that came just before keeps its answer here.
-            file = yield from _open_file(version, day)
-            taken = yield Query(_MOVE, (file, ids, version))
-            labelled = sum(label is not None for _, label in taken)
-            yield Query(
-                "UPDATE archive_files SET answers = answers + $2, labelled = labelled + $3, state = CASE WHEN"
-                " answers + $2 >= $4 THEN 1 ELSE 0 END WHERE key = $1",
-                (file, len(taken), labelled, most_of(version)),
+            ((size,),) = yield Query(
+                "SELECT coalesce(max(length(logits)), 0) FROM predictions WHERE id = ANY($1) AND version = $2",
+                (ids, version),
             )
-            yield from retention.remove_answers(model, [id_ for id_, _ in taken])
-            moved += len(taken)
+            most = max(1, file_bytes // (ROW_BYTES + 2 * size))
+            for first in range(0, len(ids), most):
+                moved += yield from _take(model, version, day, ids[first : first + most], most)
     return moved, rows[-1].id if len(rows) == limit else ""
 
 
-def _open_file(version: int, day: int) -> Work[int]:
-    """Return the key of the file that a version's answers of a day go to, locked until the transaction ends."""
+def _take(model: int, version: int, day: int, ids: list[str], most: int) -> Work[int]:
+    """Move answers of a version and a day to their file, and seal it from `most` answers on. Return their number."""
+    # Under the model's lock, a label that came just before keeps its answer here.
+    file = yield from _open_file(version, day, ids)
+    taken = yield Query(_MOVE, (file, ids, version))
+    labelled = sum(label is not None for _, label in taken)
+    yield Query(
+        "UPDATE archive_files SET answers = answers + $2, labelled = labelled + $3, state = CASE WHEN"
+        " answers + $2 >= $4 THEN 1 ELSE 0 END WHERE key = $1",
+        (file, len(taken), labelled, most),
+    )
+    yield from retention.remove_answers(model, [id_ for id_, _ in taken])
+    return len(taken)
+
+
+def _open_file(version: int, day: int, ids: list[str]) -> Work[int]:
+    """Return the key of the file that a version's answers of a day go to, locked until the transaction ends.
+
+    A file that has one of the ids is sealed: a caller has sent it again after its answer had moved.
+    """
     where = "WHERE version = $1 AND day = $2 AND state = 0"
     yield Lock(f"SELECT key FROM archive_files {where} FOR UPDATE", (version, day))  # `seal` waits, or was first
+    yield Query(
+        f"UPDATE archive_files SET state = 1 {where} AND EXISTS (SELECT 1 FROM archiving a"
+        " WHERE a.file = archive_files.key AND a.id = ANY($3))",
+        (version, day, ids),
+    )
     rows = yield Query(f"SELECT key FROM archive_files {where} ORDER BY key LIMIT 1", (version, day))
     if not rows:
         rows = yield Query(
@@ -129,7 +148,10 @@ def finish(file: int, answers: int, at_ms: int) -> Work[bool]:
 
 
 def clear(limit: int) -> Work[int]:
-    """Remove up to `limit` rows of finished files. Return their number."""
+    """Remove up to `limit` rows of finished files. Return 0 when nothing is left.
+
+    A process that finds rows which another one is just removing gets fewer than it asked for, although others are left.
+    """
     files = yield Query("SELECT key FROM archive_files WHERE state = 2 ORDER BY key LIMIT 1")
     if not files:
         return 0
@@ -140,7 +162,11 @@ def clear(limit: int) -> Work[int]:
         (file, limit),
     )
     if len(rows) < limit:
-        yield Query("UPDATE archive_files SET state = 3 WHERE key = $1", (file,))
+        yield Query(
+            "UPDATE archive_files SET state = 3 WHERE key = $1"
+            " AND NOT EXISTS (SELECT 1 FROM archiving WHERE file = $1)",
+            (file,),
+        )
     return max(len(rows), 1)
 
 

@@ -32,6 +32,8 @@ from service.store.housekeeping import keep_house
 from service.store.label_rules import RefusedLabelsError
 from service.store.rows import Label
 from service.store.store import LATEST_MS
+from service.store.work import archiving
+from service.store.work.statements import Query, Work
 from tests.service.store.conftest import opened
 from tests.service.store.rows import HOUR, START, assert_same, batch, count, version
 from tests.service.store.test_observed import without_logits
@@ -157,6 +159,33 @@ async def test_large_days_become_several_files(store: Store, tmp_path: Path) -> 
     assert archived(files_of(tmp_path)) == before
 
 
+async def test_an_id_that_is_sent_again_goes_to_another_file(store: Store, tmp_path: Path) -> None:
+    """Its first answer waits in a file that a killed process has not sealed."""
+    await store.put_version(version())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archiving, "seal", killed)
+        await store.put_predictions(batch(2, own=["a", "b"]))
+        with pytest.raises(KilledError):
+            await store.move_to_archive(BEFORE)
+    await store.put_predictions(batch(2, own=["a", "c"], seed=1))
+    assert await AnswerArchive(store, str(tmp_path)).run(BEFORE) == 4
+    ids = [pq.read_table(path)["id"].to_pylist() for path in files_of(tmp_path)]
+    assert ids == [["a", "b"], ["a", "c"]]
+
+
+def killed() -> Work[None]:
+    yield Query("SELECT 1")
+    raise KilledError
+
+
+async def test_files_of_many_classes_are_cut(store: Store, tmp_path: Path) -> None:
+    wide = version(classes=tuple(f"c{k}" for k in range(500)))
+    await store.put_version(wide)
+    await store.put_predictions(batch(50, wide))
+    assert await store.move_to_archive(BEFORE, file_bytes=4200 * 20) == 50
+    assert [file.answers for file in await store.read_archive_files()] == [20, 20, 10]
+
+
 class KilledError(Exception):
     """The process ends here."""
 
@@ -263,6 +292,18 @@ async def test_processes_at_once_write_each_answer_once(address: str, tmp_path: 
         assert together(archived(files_of(tmp_path)), await stored(one)) == before
 
 
+async def test_processes_that_clear_at_once_leave_nothing(address: str) -> None:
+    async with opened(address) as one, opened(address) as two, opened(address) as three:
+        await one.put_version(version())
+        for k in range(5):
+            await one.put_predictions(batch(60, seed=k))
+            await one.move_to_archive(BEFORE)
+            (file,) = await one.read_archive_files()
+            await one.database.write(partial(archiving.finish, file.key, file.answers, START))
+            await asyncio.gather(*(store.clear_archive_rows(limit=20) for store in (one, two, three)))
+            assert await one.database.read(partial(count, "archiving")) == 0
+
+
 async def test_a_place_that_cannot_be_written_takes_nothing(store: Store, tmp_path: Path) -> None:
     await filled(store)
     before = await stored(store)
@@ -284,6 +325,25 @@ async def test_a_place_that_cannot_be_written_takes_nothing(store: Store, tmp_pa
         await asyncio.sleep(0.01)
     task.cancel()
     assert archived(files_of(tmp_path / "file")) == before
+
+
+async def test_an_unexpected_error_does_not_end_housekeeping(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not all errors of a library are OSError: gcsfs has its HttpError."""
+    await store.put_version(version())
+    await store.put_predictions(batch(5))
+    task = None
+    with monkeypatch.context() as patch:
+        patch.setattr(ArchiveFolder, "check", lambda *_: 1 / 0)
+        task = asyncio.create_task(keep_house(store, 1, 72, archive=AnswerArchive(store, str(tmp_path)), seconds=0.01))
+        while (await store.read_archive()).failures < 3:
+            await asyncio.sleep(0.01)
+        assert "division" in ((await store.read_archive()).problem or "") and len(await stored(store)) == 5
+        assert "ZeroDivisionError" in caplog.text
+    while await stored(store):
+        await asyncio.sleep(0.01)
+    task.cancel()
 
 
 async def test_a_full_disk_in_the_middle_keeps_the_rows(
@@ -378,7 +438,6 @@ async def test_another_file_under_the_name_is_kept(store: Store, tmp_path: Path)
 
 async def test_the_rows_of_a_file_that_vanish_are_damage(store: Store, tmp_path: Path) -> None:
     from service.store.rows import StoreError
-    from service.store.work.statements import Query, Work
 
     await store.put_version(version())
     await store.put_predictions(batch(9))
@@ -430,6 +489,9 @@ async def test_a_bucket(store: Store, bucket: buckets.Store, tmp_path: Path) -> 
     source.write_bytes(b"other")
     name = files.find("bucket/old/answers/m")[0].removeprefix("bucket/old/answers/")
     assert not place.create(name, source) and files.cat_file(f"{url}/{name}") != b"other"
+    large = b"a" * (100 << 20)  # s3fs would send it in parts, without the condition
+    source.write_bytes(large)
+    assert place.create("large", source) and not place.create("large", source)
 
 
 def test_a_bucket_of_google(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -450,19 +512,26 @@ async def test_a_missing_setting_loses_nothing(store: Store, tmp_path: Path, cap
     await store.put_version(version())
     await store.put_predictions(batch(5))
 
-    async def keep(rounds: int = 3, **options: bool) -> None:
+    async def keep(rounds: int = 3, days: int | None = 1, **options: bool) -> None:
         caplog.clear()
-        task = asyncio.create_task(keep_house(store, 1, 72, seconds=0.01, **options))  # type: ignore[arg-type]
+        task = asyncio.create_task(keep_house(store, days, 0, seconds=0.01, **options))  # type: ignore[arg-type]
         for _ in range(rounds):
             await asyncio.sleep(0.05)
         task.cancel()
 
-    await AnswerArchive(store, str(tmp_path)).run(BEFORE)
+    await store.move_to_archive(BEFORE)
     await store.put_predictions(batch(7, seed=1))
     await keep()
-    assert len(await stored(store)) == 7 and "has archived 1 file, but --archive is not set" in caplog.text
+    assert len(await stored(store)) == 7 and "has archived 0 files, but --archive is not set" in caplog.text
+    await AnswerArchive(store, str(tmp_path)).run(BEFORE)
+    await store.put_predictions(batch(7, seed=1))
+    await store.put_labels([Label("a", "dog", model="m")])
+    await keep()
+    assert len(await stored(store)) == 7 and "has archived 2 files, but --archive is not set" in caplog.text
+    await keep(days=None)
+    assert (await store.read_held())["m"].count == 1 and caplog.text == ""
     await keep(no_copy=True)
-    assert await stored(store) == {} and caplog.text == ""
+    assert await stored(store) == {} and await store.read_held() == {} and "removed 1 labels" in caplog.text
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
@@ -477,6 +546,17 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
             os.utime(path, (1, 1))
     assert ArchiveFolder(tmp_path / "archive").create(name, source)
     assert sorted(path.name for path in folder.iterdir()) == [left[1].name, left[2].name, "a.parquet"]
+
+
+def test_new_folders_are_durable_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = list[Path]()
+    monkeypatch.setattr("service.predict.stored.archive_places._sync", synced.append)
+    source, archive = tmp_path / "source", tmp_path / "archive"
+    source.write_bytes(b"one")
+    for is_new in (True, False):
+        assert ArchiveFolder(archive).create("m/v/a.parquet", source) is is_new
+        assert synced == [archive / "m/v", archive / "m", archive, tmp_path]
+        synced.clear()
 
 
 @pytest.mark.parametrize(
@@ -571,6 +651,15 @@ async def test_labels_that_waited_in_vain_are_kept_for_a_join(
     await asyncio.sleep(0.005)
     await store.put_labels([Label("a", "cat", correct=True, model="m")])
     assert await store.remove_held(old) == 0 and (await store.read_held())["m"].count == 1
+
+
+async def test_an_index_that_versions_name_differently_stays_a_number(store: Store, tmp_path: Path) -> None:
+    await store.put_version(version())
+    await store.put_version(version("v2", classes=("dog", "cat", "café")))
+    await store.put_labels([Label("a", 1, model="m"), Label("b", 2, model="m"), Label("c", "cat", model="m")])
+    assert await AnswerArchive(store, str(tmp_path)).keep_labels(LATEST_MS) == 3
+    (file,) = files_of(tmp_path)
+    assert {row["id"]: row["label"] for row in pq.read_table(file).to_pylist()} == {"a": "1", "b": "café", "c": "cat"}
 
 
 async def killed_before_removal(archive: AnswerArchive, store: Store) -> None:

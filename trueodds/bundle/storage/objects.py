@@ -203,7 +203,9 @@ class Objects:
             raise BucketError(f"{self.url}: writes that keep what exists need {allowed} or a folder")
         with self._asking(f"/{name}"):
             try:
-                files.pipe_file(f"{path}/{name}", data, **_CREATION[self._scheme])
+                # In one request: s3fs drops the condition from an upload in parts.
+                whole = {"chunksize": max(len(data), 1)} if self._scheme in S3 else {}
+                files.pipe_file(f"{path}/{name}", data, **_CREATION[self._scheme], **whole)
             except _errors() as error:
                 if isinstance(error, FileExistsError) or _code(error) in _CHANGED:
                     return False
