@@ -119,7 +119,7 @@ def _alarm(state: CoverageState, rule: SetRule, one: RuleEvidence) -> CoverageAl
 
 
 def _reading(part: LevelCoverage, is_chosen: bool, has_corrections: bool) -> str:
-    words = [_coverage_words(part, is_chosen), _alarm_words(part), _size_words(part)]
+    words = [_coverage_words(part, is_chosen), _alarm_words(part, is_chosen), _size_words(part)]
     if part.labels:
         words.append(
             "The level is a promise for all answers together, not for each class, tag or set size. Those with fewer"
@@ -150,17 +150,22 @@ def _coverage_words(part: LevelCoverage, is_chosen: bool) -> str:
     )
 
 
-def _alarm_words(part: LevelCoverage) -> str:
+def _alarm_words(part: LevelCoverage, is_chosen: bool) -> str:
     alarm = part.alarm
     if alarm.state == "refused":
         return "The alarm about the coverage has stopped, because labels had different chances."
     if alarm.state == "quiet" or alarm.fired_at is None or alarm.fired_after is None:
         return ""
-    return (
+    shown = (
         f"ALARM: {alarm.statement} This was shown on {alarm.fired_at:%Y-%m-%d %H:%M} UTC, after"
-        f" {plural(alarm.fired_after, 'label')}. Do not rely on the sets. Fit them again to rows like today's, and"
-        " publish a new version."
+        f" {plural(alarm.fired_after, 'label')}."
     )
+    if is_chosen and part.how == "refused":
+        return (
+            f"{shown} It is about the labelled answers, which were chosen by confidence, so the choice alone can cause"
+            " it. Label a random sample to find out."
+        )
+    return f"{shown} Do not rely on the sets. Fit them again to rows like today's, and publish a new version."
 
 
 def _size_words(part: LevelCoverage) -> str:

@@ -14,7 +14,7 @@ from service.store.rows import LabelBlock, Version
 
 
 class CoverageWatch(Watch):
-    """Watch over the conformal sets of all versions. A recalibration does not refit them, so it starts no run."""
+    """Watch over the conformal sets of all versions. It starts no recalibration."""
 
     NAME = COVERAGE
     STARTS_RUNS = False
@@ -42,11 +42,12 @@ class CoverageWatch(Watch):
         part = await asyncio.to_thread(set_coverage, state, version.classes)
         first = min(part.fired_levels, key=lambda one: one.alarm.fired_after or 0)
         alarm = first.alarm
-        assert alarm.fired_at is not None
+        fired = state.evidence[part.levels.index(first)].fired
+        assert alarm.fired_at is not None and fired is not None
         numbers = {
             "fired_at": alarm.fired_at.isoformat(),
             "fired_after": alarm.fired_after,
-            "log_e": next(one.fired.log_e for one in state.evidence if one.fired),
+            "log_e": fired.log_e,
             "threshold": alarm.threshold,
             "level": first.level,
             "floor": alarm.floor,

@@ -70,8 +70,8 @@ def _reason(card: Card) -> str:
     """Return how a version gets sets."""
     if "recalibration" in card.training:
         return (
-            "It was recalibrated, and sets belong to the probabilities of one calibrator. Fit sets to labelled rows"
-            " (trueodds import --conformal), and publish the bundle"
+            "Its recalibration fitted none: its labels had different propensities, or the version before had no sets."
+            " Fit sets to labelled rows (trueodds import --conformal), and publish the bundle"
         )
     return "Publish a version with sets: trueodds import --conformal lac, or conformal: lac in params.yaml"
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from service.alarm import COVERAGE
-from service.alarm.coverage import WeightedCounts
-from service.alarm.coverage_readings import weighted_interval
+from service.alarm.coverage import CoverageState, WeightedCounts
+from service.alarm.coverage_readings import set_coverage, weighted_interval
+from service.alarm.evidence import Firing
 from service.app import create_app
 from service.settings import Settings
 from tests.service.app_client import Client
@@ -18,7 +19,7 @@ from tests.service.conftest import Serve
 from tests.service.hooks import Hook, until
 from tests.service.tiny_bundle import CLASSES, pictures, write_bundle
 from trueodds.bundle import Bundle, open_models
-from trueodds.calibrators.conformal import SetSettings
+from trueodds.calibrators.conformal import LiveSets, SetRule, SetSettings
 from trueodds.client.responses import Predictions
 
 APS = SetSettings.of("aps", {"levels": [0.9, 0.6]})
@@ -191,6 +192,21 @@ def test_the_weighted_interval_covers(chances: tuple[float, float]) -> None:
         _, lower, upper = weighted_interval(counts)
         found += lower <= 1 - (0.3 * 0.3 + 0.7 * 0.05) <= upper
     assert found >= 370
+
+
+def test_an_alarm_on_labels_chosen_by_confidence_says_so(settings: Settings) -> None:
+    rules = (SetRule(method="lac", level=0.9, thresholds=(0.8,), ranks=(900,), rows=(999,)),)
+    state = CoverageState.start(rules, settings)
+    one = state.evidence[0].model_copy(
+        update={
+            "live": LiveSets().take([False] * 30, [1] * 30, [0] * 30, [None] * 30),
+            "fired": Firing(at_ms=0, after=9, log_e=4.0, by="e-process"),
+        }
+    )
+    state = state.model_copy(update={"taken": 30, "evidence": (one,)})
+    plain, chosen = (set_coverage(state, CLASSES, is_chosen=is_chosen).levels[0].reading for is_chosen in (False, True))
+    assert "Do not rely on the sets" in plain
+    assert "Do not rely" not in chosen and "the choice alone can cause it" in chosen
 
 
 def test_damaged_evidence_is_named(settings: Settings, tmp_path: Any) -> None:

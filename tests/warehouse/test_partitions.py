@@ -33,7 +33,7 @@ from trueodds.reports.table.stored_sums import (
 )
 from trueodds.reports.table.summed import COLUMNS, SumGroups, TableSums
 from trueodds.reports.table.table_report import sums_by, sums_of
-from trueodds.reports.warehouse.daily import make_day, missing_days
+from trueodds.reports.warehouse.daily import describe, make_day, missing_days
 from trueodds.reports.warehouse.label_join import open_with_labels
 from trueodds.reports.warehouse.partitions import PartitionedTable, rows_by_day, sums_of_partition
 from trueodds.reports.warehouse.planning import plan_of
@@ -170,6 +170,20 @@ def test_late_rows_make_their_day_and_those_after_it_again(tmp_path: Path) -> No
     assert missing_days(table, tmp_path / "sums", end_ms()) == []
 
 
+def test_late_rows_do_not_lose_the_labels_of_removed_answers(tmp_path: Path) -> None:
+    table = make(tmp_path, rows=120)
+    paths = made(table, tmp_path / "sums")
+    before = [read_partition(path).rows for path in paths]
+    for path in (tmp_path / "answers").iterdir():
+        pq.write_table(pq.read_table(path, filters=[("time", ">=", START + DAY)]), path)
+    write(tmp_path / "labels" / "late.parquet", {"id": ["nobody"], "label": ["class 0"], "time": [START + DAY + 5]})
+    changes = missing_days(table, tmp_path / "sums", end_ms())
+    assert [change.path for change in changes] == paths[1:]
+    described = [describe(change, make_day(table, change)) for change in changes]
+    assert "not made again" in described[0]
+    assert [read_partition(path).rows.labels for path in paths] == [rows.labels for rows in before]
+
+
 def test_labels_in_the_table_of_answers_belong_to_the_day_of_their_arrival(tmp_path: Path) -> None:
     columns = usual(300, 2)
     rng = np.random.default_rng(2)
@@ -177,9 +191,7 @@ def test_labels_in_the_table_of_answers_belong_to_the_day_of_their_arrival(tmp_p
     arrival = columns["time"] + rng.choice([0, DAY], 300)
     columns["arrived"] = [None if label is None else int(t) for label, t in zip(columns["label"], arrival, strict=True)]
     path = write(tmp_path / "a.parquet", columns)
-    table = PartitionedTable(
-        answers=str(path), arrival="arrived", form=Form(label="label", classes=("class 0", "class 1"))
-    )
+    table = PartitionedTable(answers=str(path), arrival="arrived", form=Form(label="label"))
     windows = [Window.of_day((START + k * DAY) * 1000) for k in range(4)]
     days = [sums_of_partition(table, window) for window in windows]
     known = [t for t in columns["arrived"] if t is not None]
@@ -191,6 +203,20 @@ def test_labels_in_the_table_of_answers_belong_to_the_day_of_their_arrival(tmp_p
     total = read_sums([tmp_path / f"day-{k}.parquet" for k in range(4)])[1]
     del columns["arrived"]
     assert_equal(total.total, sums_of(reading.read(write(tmp_path / "b.parquet", columns), Form(label="label"))))
+
+
+def test_a_label_that_overwrites_one_in_the_table_of_answers_counts_once(tmp_path: Path) -> None:
+    def write_answers(label: str, arrival: int) -> PartitionedTable:
+        times = pa.array([arrival * 1000] * 40, pa.timestamp("ms"))
+        columns = {"class 0": [0.6] * 80, "class 1": [0.4] * 80, "time": [START] * 40 + [START + DAY] * 40}
+        labels = {"label": [label] * 40 + [None] * 40, "at": pa.concat_arrays([times, pa.nulls(40, times.type)])}
+        pq.write_table(pa.table(columns | labels), tmp_path / "a.parquet")
+        form = Form(label="label", classes=("class 0", "class 1"))
+        return PartitionedTable(answers=str(tmp_path / "a.parquet"), arrival="at", form=form)
+
+    assert len(made(write_answers("class 1", START + 5), tmp_path / "sums")) == 2
+    paths = made(write_answers("class 0", START + DAY + 5), tmp_path / "sums")
+    assert [read_partition(path).rows.labels for path in paths] == [0, 40]
 
 
 @pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.timestamp("ms", "Europe/Berlin"), pa.date32()])
@@ -319,6 +345,16 @@ INPUTS: dict[str, tuple[dict[str, Any], dict[str, Any] | None, dict[str, Any], s
     ),
     "no labels": ({}, None, {"arrival": "time"}, "has no column 'label'"),
 }
+
+
+def test_a_label_of_two_answers_on_different_days_is_refused(tmp_path: Path) -> None:
+    columns = {"id": [1, 2, 1], "class 0": [0.6] * 3, "class 1": [0.4] * 3, "time": [START, START, START + DAY]}
+    answers = write(tmp_path / "a.parquet", columns)
+    labels = write(tmp_path / "labels.parquet", {"id": [1, 2], "label": ["class 0"] * 2, "time": [START + 5] * 2})
+    table = PartitionedTable(answers=str(answers), labels=str(labels), form=Form(label="label"))
+    assert sums_of_partition(table, Window.of_day(START * 1000)).rows.labels == 2
+    with pytest.raises(FileError, match="1 answer repeat the id"):
+        sums_of_partition(table, Window.of_day((START + DAY) * 1000))
 
 
 @pytest.mark.parametrize("name", INPUTS)

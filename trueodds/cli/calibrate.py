@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 OUT = Path("calibration")
 ALL = "all"
 ONNX_NEEDS_LOGITS = "--onnx adds a calibrator to a graph of logits; export logits"
+SETS = "conformal.json"
 EXAMPLES = (
     "calibrate logits.npz",
     "calibrate val.csv --test test.csv",
@@ -92,6 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     candidates = calibrators.names() if names == (ALL,) else names
     comparison = compare(source.rows, source.test, candidates, source.resolution)
     print(_text(arguments.logits, source, comparison))
+    (arguments.out / SETS).unlink(missing_ok=True)  # sets of an earlier run are those of another calibrator
     files = _write(arguments, source, comparison)
     if settings is not None and apart is not None:
         calibrator = comparison.calibrator
@@ -99,8 +101,8 @@ def run(arguments: argparse.Namespace) -> int:
         test = None if source.test is None else (source.test.logits_NC, source.test.labels_N)
         rules = CardSets.of(sets, settings, calibrator, test)
         print("", *set_lines(rules)[:-1], *conformal.few_rows_notes(rules.rules), sep="\n")
-        files["conformal.json"] = "trueodds.calibrators.conformal.ConformalSets.from_json restores it"
-        write_json(arguments.out / "conformal.json", sets.to_json())
+        files[SETS] = "trueodds.calibrators.conformal.ConformalSets.from_json restores it"
+        write_json(arguments.out / SETS, sets.to_json())
     print(f"\nIn {arguments.out}:", *(f"  {name}: {about}" for name, about in files.items()), sep="\n")
     return 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +10,7 @@ from trueodds.files import FileError
 from trueodds.reports.table.stored_sums import (
     DAY_MS,
     Partition,
+    RowCounts,
     Window,
     day_ms,
     holds_sums,
@@ -18,6 +19,8 @@ from trueodds.reports.table.stored_sums import (
 )
 from trueodds.reports.warehouse.partitions import PartitionedTable, rows_by_day, sums_of_partition
 from trueodds.texts import plural
+
+KEPT = "Late rows are left out, because the answers of labels that these sums count have been removed since."
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,8 @@ def missing_days(table: PartitionedTable, folder: Path, end_ms: int | None = Non
 
     Days run from the first answer up to the last day with rows, or yesterday if that is earlier. A file is made again
     if its days have more rows by now, because some rows came late, and so are the files after it. A file stays if its
-    days have fewer rows, because a retention removed them.
+    days have fewer rows, because a retention removed them. If the labels are a column of the answers, and some went
+    without their answers, later labels have replaced them: then the file is made again, too.
 
     Args:
         table: The answers and their labels.
@@ -48,7 +52,7 @@ def missing_days(table: PartitionedTable, folder: Path, end_ms: int | None = Non
     end = day_ms("today") if end_ms is None else end_ms
     changes: list[DayChange] = []
     covered: set[int] = set()
-    is_after_late = False
+    is_after_late = has_lost_answers = False
     for path, partition in _in_folder(folder):
         days = range(partition.window.start_ms, partition.window.end_ms, DAY_MS)
         if again := covered & set(days):
@@ -56,7 +60,9 @@ def missing_days(table: PartitionedTable, folder: Path, end_ms: int | None = Non
         covered |= set(days)
         now = tuple(sum(counts.get(day, (0, 0))[k] for day in days) for k in range(2))
         before = partition.rows.answers, partition.rows.label_rows
-        if now[0] < before[0] or now[1] < before[1]:
+        has_lost_answers = has_lost_answers or now[0] < before[0]
+        is_replaced = table.labels is None and not has_lost_answers
+        if now[0] < before[0] or (now[1] < before[1] and not is_replaced):
             continue
         if now != before or is_after_late:
             changes.append(DayChange(path, partition.window, "late rows" if now != before else "after late rows"))
@@ -78,6 +84,8 @@ def _in_folder(folder: Path) -> list[tuple[Path, Partition]]:
 def make_day(table: PartitionedTable, change: DayChange) -> Partition:
     """Make the sums of a day and write its file. If this is repeated, the file is the same.
 
+    A file stays if its answers' rows have been removed meanwhile: made again, it would lose the labels that it counts.
+
     Args:
         table: The answers and their labels.
         change: An element of `missing_days`.
@@ -87,9 +95,19 @@ def make_day(table: PartitionedTable, change: DayChange) -> Partition:
         OSError: The file cannot be written.
     """
     partition = sums_of_partition(table, change.window)
+    if change.reason != "new" and table.labels is not None:
+        old = read_partition(change.path)
+        if _has_lost_answers(old.rows, partition.rows):
+            return replace(old, notes=(*old.notes, KEPT))
     change.path.parent.mkdir(parents=True, exist_ok=True)
     write_partition(change.path, partition)
     return partition
+
+
+def _has_lost_answers(old: RowCounts, new: RowCounts) -> bool:
+    """Return whether labels that a file counts have no answer any more."""
+    more_rows = max(0, new.label_rows - old.label_rows)
+    return new.labels < old.labels or new.without_answer - old.without_answer > more_rows
 
 
 def describe(change: DayChange, partition: Partition) -> str:
@@ -97,4 +115,6 @@ def describe(change: DayChange, partition: Partition) -> str:
     rows = partition.rows
     words = f"{change.path}: {plural(rows.answers, 'answer')}, {plural(rows.labels, 'label')}"
     words += f", {plural(rows.corrections, 'correction')}" if rows.corrections else ""
+    if KEPT in partition.notes:
+        return f"{words} (not made again: {KEPT})"
     return words + ("" if change.reason == "new" else f" (made again: {change.reason})")

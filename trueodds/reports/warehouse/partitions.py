@@ -191,7 +191,8 @@ class _Opened:
     def _with_sums(self, partition: Partition, rows: Expression) -> Partition:
         """Add the sums: of new labels and all answers, less what earlier partitions count."""
         label = self.table.form.label
-        kept = [name for name in self.answers.header if name not in (label, _FILE)]
+        left_out = {label, _FILE, self.table.arrival} - {"time"}  # a column of numbers would be a class
+        kept = [name for name in self.answers.header if name not in left_out]
 
         def table(which: Expression, code: str) -> Expression:
             return which.select(*kept, which[code].name(label))
@@ -278,7 +279,7 @@ class _Opened:
             },
         )
         rows = rows.filter(~rows[_BEFORE] | rows[_LABELLED])
-        return rows, self._check_keys(rows, recent)
+        return rows, self._check_keys(rows, recent, until)
 
     def _latest_labels(self, window: Window, new_answers: Expression) -> tuple[Expression, Expression]:
         """Return the latest label of each id in the window, and the latest one before it.
@@ -310,12 +311,13 @@ class _Opened:
             older.select(old_key=older.key, old_label=older.label, old_file=older.file),
         )
 
-    def _check_keys(self, rows: Expression, recent: Expression) -> int:
+    def _check_keys(self, rows: Expression, recent: Expression, until: Expression) -> int:
         """Check that each label belongs to one answer, and count the labels of the window without an answer."""
         key = self.table.key
         hit = rows.filter(rows[_LABELLED])
-        found = self.answers.run(hit.aggregate(answers=hit.count(), ids=hit[key].nunique()))
-        answers, ids = int(found["answers"][0]), int(found["ids"][0])
+        ids = int(self.answers.run(hit.aggregate(ids=hit[key].nunique()))["ids"][0])
+        same = until.semi_join(hit, key)  # also answers of earlier days, whose sums count the label already
+        answers = int(self.answers.run(same.aggregate(answers=same.count()))["answers"][0])
         if answers > ids:
             raise FileError(
                 f"{self.answers.name}: {plural(answers - ids, 'answer')} repeat the {key} of another one, so a label"
