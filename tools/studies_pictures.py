@@ -44,7 +44,8 @@ def by_method(paper: str, methods: Sequence[Method]) -> str | None:
     parts.append(f'<text class="m label" x="{n(LEFT + WIDTH / 2)}" y="{n(bottom + 40)}">ECE, 15 bins</text>')
     seeds = sorted({one["seeds"] for one in rows})
     counted = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-    title = f"{PAPERS[paper]}: ECE on over-confident nets, mean of {counted} seed{'' if seeds[-1] == 1 else 's'}"
+    runs = "one seed" if seeds == [1] else f"mean of {counted} seeds"
+    title = f"{PAPERS[paper]}: ECE on over-confident nets, {runs}"
     legend = [LegendEntry(_dot(9, 6, look), words) for look, words in DOTS.values()]
     legend.append(LegendEntry(_tick(9, 6), "95th percentile of the noise floor, as trained"))
     panel = Panel(LEFT + WIDTH + 20, bottom + 50, "\n".join(parts))

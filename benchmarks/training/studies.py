@@ -144,7 +144,8 @@ def markdown(result: dict[str, Any]) -> str:
     for one in result["studies"].values():
         lines += [f"### {one['title']}", "", one["about"], "", _extent(one), ""]
         lines += [*reporting.markdown(one["cells"]), ""]
-        lines += [*filter(None, [one["summary"]]), ""]
+        # What would have been detected stands in the study's own report: its sentence lists every measure.
+        lines += [*(f"{sentence.rstrip('.')}." for sentence in one["summary"].split(". ")[:1] if sentence), ""]
         lines += [f"- {line}" for line in [*one["tuning"], *one["choices"]]]
         lines += ["", "Differs from the paper:", "", *(f"- {line}" for line in one["differs"]), ""]
     return "\n".join(lines).strip()
