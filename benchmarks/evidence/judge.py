@@ -24,9 +24,9 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.evidence.judge_streams import LABELS, LEVEL, Judged, Population, judged, of_records, stopped, synthetic
+from benchmarks.markdown import table
 from benchmarks.record import RESULTS, Run, conclude, options_parser
 from pipeline.recalibrate import Rules
-from tools.tables.markdown import table
 from trueodds.metrics import gain_evidence
 
 RESULT = RESULTS / "judge.json"

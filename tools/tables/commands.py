@@ -10,9 +10,9 @@ import importlib
 import re
 from collections.abc import Iterator, Mapping
 
+from benchmarks.markdown import table
 from pipeline.cli import COMMANDS as PIPELINE
 from service.cli import COMMANDS as SERVICE
-from tools.tables.markdown import table
 from trueodds.cli import COMMANDS as LIBRARY
 from trueodds.cli import Command, Parser
 

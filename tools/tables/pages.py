@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from benchmarks.markdown import table
 from pipeline.cli.nets import HEADER, nets_table
 from pipeline.cli.tables import calibrators_table, methods_table, recipes_table
 from tools import ROOT
 from tools.tables import commands, report_fields, routes, settings
 from tools.tables.claims import CLAIMS
-from tools.tables.markdown import table
 from tools.tables.results import COMMANDS, result_table
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tools.tables.markdown import table
+from benchmarks.markdown import table
 from tools.tables.routes import values
 from trueodds.reports.schemas import Report
 

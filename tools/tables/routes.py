@@ -8,11 +8,11 @@ from typing import Any, get_args
 
 from fastapi.testclient import TestClient
 
+from benchmarks.markdown import table
 from service.app import create_app
 from service.http import keys
 from service.http.hashed_keys import hash_of
 from service.settings import Settings
-from tools.tables.markdown import table
 
 JSON = dict[str, Any]
 ON_EVERY_ROUTE = {*keys.ERRORS.values(), "the body came too slowly"}

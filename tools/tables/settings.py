@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
+from benchmarks.markdown import table
 from pipeline.config import Params, load
 from service.settings import Settings
 from tools import ROOT
-from tools.tables.markdown import table
 
 
 def service() -> str:
