@@ -99,8 +99,8 @@ def _count_by_day(source: TableSource, rows: Expression, moment: TimeColumn) -> 
     from trueodds.reports.warehouse.answer_rows import period_of
 
     keyed = rows.select(day=period_of(rows, moment, "day"))
-    found = source.run(keyed.group_by("day").aggregate(count=keyed.count()))
-    pairs = zip(found["day"], found["count"], strict=True)
+    by_day = source.run(keyed.group_by("day").aggregate(count=keyed.count()))
+    pairs = zip(by_day["day"], by_day["count"], strict=True)
     return {int(day) * 86_400_000: int(count) for day, count in pairs if day is not None}
 
 
@@ -300,10 +300,10 @@ class _Opened:
         older = _latest(before.semi_join(wanted, "key"))
         for one in (recent, older):
             unclear = one.filter(one.different > 1)
-            found = self.labels.run(unclear.select(unclear.key).limit(1))["key"]
-            if found:
+            keys = self.labels.run(unclear.select(unclear.key).limit(1))["key"]
+            if keys:
                 raise FileError(
-                    f"{self.labels.name}: {key} {found[0]!r} has two different labels at the same time; keep one of"
+                    f"{self.labels.name}: {key} {keys[0]!r} has two different labels at the same time; keep one of"
                     " them, or correct their times of arrival"
                 )
         return (
@@ -402,21 +402,21 @@ def _keep_rows(rows: Expression) -> Expression:
 
 def _counts(source: TableSource, rows: Expression) -> RowCounts:
     """Count the rows of a partition."""
-    found = source.run(
+    totals = source.run(
         rows.aggregate(
             answers=(~rows[_BEFORE]).ifelse(1, 0).sum(),
             labels=rows[_LABELLED].ifelse(1, 0).sum(),
             corrections=rows[_CORRECTED].ifelse(1, 0).sum(),
         )
     )
-    return RowCounts(**{name: int(values[0] or 0) for name, values in found.items()})
+    return RowCounts(**{name: int(values[0] or 0) for name, values in totals.items()})
 
 
 def _files_of(source: TableSource, rows: Expression, column: str) -> list[ReadFile]:
     """Return the files of a partition's rows, with their hashes."""
     known = rows.filter(rows[column].notnull())
-    found = source.run(known.group_by(column).aggregate(count=known.count()))
-    pairs = sorted(zip(found[column], found["count"], strict=True))
+    by_value = source.run(known.group_by(column).aggregate(count=known.count()))
+    pairs = sorted(zip(by_value[column], by_value["count"], strict=True))
     return [ReadFile(name, Path(name).stat().st_size, sha256(Path(name)), int(count)) for name, count in pairs]
 
 
