@@ -179,6 +179,16 @@ def test_labels_with_different_chances_are_weighted_or_refused(serve: Serve) -> 
     assert "label a random sample" in refused["reading"]
 
 
+def test_labels_chosen_by_confidence_have_no_coverage_at_any_door(serve: Serve) -> None:
+    client = serve(sets=LAC)
+    answered = sorted(ask(client, 200)["predictions"], key=lambda one: -float(one["confidence"]))[:100]
+    label(client, answered, [one["label"] for one in answered])
+    one = part(client, 100)["levels"][0]
+    assert one["how"] == "refused" and "chosen by confidence" in one["reading"]
+    shown = [line for line in client.get("/metrics").text.splitlines() if line.startswith("trueodds_sets_coverage{")]
+    assert len(shown) == 1 and shown[0].endswith(" NaN")
+
+
 @pytest.mark.parametrize("chances", [(1.0, 0.1), (0.1, 1.0)])
 def test_the_weighted_interval_covers(chances: tuple[float, float]) -> None:
     """Labels are chosen by a group that is missed more often than the others."""
