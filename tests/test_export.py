@@ -117,7 +117,8 @@ def fitted(name: str, classes: int = 10) -> calibrators.Calibrator:
 
 
 @pytest.mark.parametrize(
-    "name", ["identity", "temperature", "bias_corrected_temperature", "vector", "structured_matrix"]
+    "name",
+    ["identity", "temperature", "bias_corrected_temperature", "vector", "structured_vector", "structured_matrix"],
 )
 def test_a_folded_graph_equals_the_numpy_call(name: str, digits: data.DataSet, model: Path, tmp_path: Path) -> None:
     images, calibrator = digits.arrays["test"][0], fitted(name)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.neighbors import KNeighborsClassifier
 
-from benchmarks.evidence import forecast_replay, forecasts, records
+from benchmarks.evidence import forecast_replay, forecasts, records, tabular
 from benchmarks.evidence.decision_questions import Games
 from benchmarks.faults.process import without_model
 from service.alarm import AlarmState
@@ -50,6 +52,43 @@ def test_a_calibrated_net_reaches_the_floor_and_an_over_confident_one_does_not()
             shares[temperature, name] = row["reached"]
             assert row["splits"] == 8 and row["seconds"] > 0
     assert shares[1.0, "identity"] > 0.6 and shares[2.0, "identity"] == 0 and shares[2.0, "temperature"] > 0.6
+
+
+def test_win_rates_are_those_of_a_slow_twin() -> None:
+    rng = np.random.default_rng(0)
+    loss_EK = rng.integers(0, 5, (24, 4)).astype(float)  # with ties
+    loss_EK[:, 3] = np.inf  # a method that cannot be fitted
+    table_E = np.repeat(np.arange(6), 4)
+    rate_K, low_K, high_K = tabular.win_rates(loss_EK, table_E)
+    for k in range(4):
+        wins = [
+            1.0 if one[k] < one[other] else 0.5 if one[k] == one[other] else 0.0
+            for one in loss_EK
+            for other in range(4)
+            if other != k
+        ]
+        assert rate_K[k] == pytest.approx(np.mean(wins))
+        assert low_K[k] <= rate_K[k] <= high_K[k]
+    assert rate_K[3] == low_K[3] == high_K[3] == 0
+    assert rate_K.sum() == pytest.approx(2), "each pair shares one win"
+    spread = [np.ptp(tabular.win_rates(loss_EK[:, :3], np.arange(24) // size)[1:], axis=0).mean() for size in (1, 12)]
+    assert spread[1] != spread[0], "experiments of a table are drawn together"
+
+
+def test_a_model_of_a_table_is_calibrated_on_predictions_that_it_did_not_learn_from() -> None:
+    """A nearest neighbour that has seen a row is certain of its label, so its own predictions would fit nothing."""
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"a": rng.normal(size=300), "b": np.where(rng.random(300) < 0.5, "x", "y")})
+    frame.loc[:5, "a"] = np.nan
+    labels_N = np.where(rng.random(300) < 0.4, 1, 0).astype(np.intp)
+    labels_N[:3] = 2
+    kept, kept_N = tabular.sample(frame, labels_N)
+    assert len(kept) == len(kept_N) == (labels_N < 2).sum() and set(kept_N) == {0, 1}
+    of = tabular.experiment(kept, kept_N, KNeighborsClassifier(n_neighbors=1), 0)
+    assert len(of.labels_N) + len(of.test_M) == len(kept)
+    assert abs((of.logits_NC.argmax(axis=1) == of.labels_N).mean() - 0.5) < 0.15
+    plain, fitted = (tabular.measure(of, records.ours(name)) for name in ("identity", "temperature"))
+    assert fitted["nll"] < 0.75 < plain["nll"] and not plain["reached"]
 
 
 def test_a_fit_that_fails_is_named() -> None:

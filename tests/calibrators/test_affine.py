@@ -15,11 +15,13 @@ from tests.calibrators.test_calibrators import Array, Labels, drawn, fitted
 from trueodds import calibrators
 from trueodds.calibrators import FitError
 from trueodds.calibrators.affine.maps import Affine
+from trueodds.calibrators.affine.structured import Structured, features
 from trueodds.calibrators.fitting.newton import minimise
 from trueodds.calibrators.temperature import SHRINKAGE
 from trueodds.sums.inputs import softmax
 
-AFFINE = ["bias_corrected_temperature", "vector", "structured_vector", "matrix", "structured_matrix"]
+AFFINE = ["bias_corrected_temperature", "vector", "matrix"]
+STRUCTURED = ["structured_vector", "structured_matrix"]
 
 
 def biased(n: int = 120, classes: int = 3, seed: int = 0) -> tuple[Array, Labels]:
@@ -59,15 +61,28 @@ def plain(name: str) -> dict[str, float]:
     )
 
 
-@pytest.mark.parametrize("name", [*AFFINE, "dirichlet"])
+def mixed(z: Array, temperature: float, rows: int) -> Array:
+    """q of `StructuredVector`, row by row."""
+    classes = z.shape[1]
+    return np.array(
+        [[(rows * p + 1 / classes) / (rows + 1) for p in softmax(row[None] / temperature)[0].tolist()] for row in z]
+    )
+
+
+@pytest.mark.parametrize("name", [*AFFINE, *STRUCTURED, "dirichlet"])
 def test_the_fit_is_the_minimum_of_the_slow_loss(name: str) -> None:
     """Numeric gradient of the twin at the fit: none; and a general solver started elsewhere finds nothing lower."""
     n, k = 60, 3
     z, labels = biased(n, k)
     calibrator = calibrators.fit(z, labels, name, **plain(name))
-    assert isinstance(calibrator, Affine)
-    scale = 1.0 if name == "dirichlet" else fitted(z, labels).temperature
-    rows = np.log(softmax(z)) if name == "dirichlet" else (z - z.mean(axis=1, keepdims=True)) / scale
+    assert isinstance(calibrator, Affine | Structured)
+    temperature = fitted(z, labels).temperature
+    if name in STRUCTURED:
+        scale, rows = 1.0, np.log(mixed(z, temperature, n))
+    elif name == "dirichlet":
+        scale, rows = 1.0, np.log(softmax(z))
+    else:
+        scale, rows = temperature, (z - z.mean(axis=1, keepdims=True)) / temperature
     kept = penalties(name, n, k)
 
     def loss(theta: Array) -> float:
@@ -76,7 +91,7 @@ def test_the_fit_is_the_minimum_of_the_slow_loss(name: str) -> None:
         )
 
     stored = np.atleast_1d(calibrator._weights()).ravel() * scale
-    theta = np.concatenate([stored, calibrator._bias_C])
+    theta = np.concatenate([stored, np.asarray(calibrator.bias_C)])  # type: ignore[union-attr]
     assert np.abs(approx_fprime(theta, loss, 1e-6)).max() < 2e-5  # forward differences; curvature x step is 1e-6
     assert np.abs(approx_fprime(theta * 1.1 + 0.01, loss, 1e-6)).max() > 1e-3
     other = minimize(loss, theta + 0.1, method="L-BFGS-B")
@@ -95,7 +110,48 @@ def test_w_and_b_are_the_call_and_a_shift_changes_nothing(seed: int, name: str) 
     assert abs(np.asarray(calibrator.bias_C).mean()) < 1e-12  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", AFFINE)
+@settings(max_examples=10)
+@given(st.integers(0, 10_000), st.sampled_from(STRUCTURED))
+def test_a_structured_map_is_what_it_says_and_a_shift_changes_nothing(seed: int, name: str) -> None:
+    z, labels = biased(40, 4, seed)
+    calibrator = calibrators.fit(z, labels, name)
+    parts = calibrator.log_affine()
+    assert parts is not None and calibrator.affine(4) is None and parts.uniform == 1 / 41
+    x = np.log(mixed(z, parts.temperature, 40))
+    np.testing.assert_allclose(softmax(x @ parts.weight_CC.T + parts.bias_C), calibrator(z), atol=1e-12)
+    np.testing.assert_allclose(calibrator(z + np.linspace(-1e3, 1e3, 40)[:, None]), calibrator(z), atol=1e-9)
+    assert abs(parts.bias_C.mean()) < 1e-12
+    assert calibrators.from_json(calibrator.to_json()) == calibrator
+
+
+def test_two_classes_bend_as_beta_does_where_the_truth_bends() -> None:
+    """The log-odds of the truth are 2 ln q_1 - .5 ln q_0: no slope and offset in the log-odds of q give that."""
+    rng = np.random.default_rng(5)
+    q = np.clip(rng.beta(1.0, 1.0, 20_000), 1e-6, 1 - 1e-6)
+    truth = 1 / (1 + np.exp(-(2 * np.log(q) - 0.5 * np.log1p(-q))))
+    labels, z = (rng.random(20_000) < truth).astype(int), np.stack([np.log1p(-q), np.log(q)], axis=1)
+    loss = {}
+    for name in ("structured_vector", "structured_matrix", "beta", "platt"):
+        p = calibrators.fit(z[::2], labels[::2], name)(z[1::2])
+        loss[name] = float(-np.log(p[np.arange(10_000), labels[1::2]]).mean())
+    assert abs(loss["structured_vector"] - loss["beta"]) < 3e-4 and abs(loss["structured_matrix"] - loss["beta"]) < 3e-4
+    assert loss["platt"] > loss["beta"] + 0.005
+
+
+def test_a_row_that_rules_the_truth_out_is_no_longer_than_the_mixture_allows() -> None:
+    """Among 400 rows one has p_y = e^-400: its ln q is ln(1 / (3 * 401)), and the map gives it a chance."""
+    z, labels = drawn(400, 3)
+    z[0] = [0.0, -400.0, -400.0]
+    labels[0] = 1
+    for name in STRUCTURED:
+        calibrator = calibrators.fit(z, labels, name)
+        parts = calibrator.log_affine()
+        assert parts is not None
+        np.testing.assert_allclose(features(z[:1], 1.0, parts.uniform)[0, 1:], -np.log(3 * 401), rtol=1e-12)
+        assert calibrator(z[:1])[0, 1] > 1e-8
+
+
+@pytest.mark.parametrize("name", [*AFFINE, *STRUCTURED])
 def test_scaling_the_logits_scales_the_map(name: str) -> None:
     z, labels = biased()
     np.testing.assert_allclose(
@@ -196,7 +252,8 @@ def test_a_strong_penalty_is_temperature_scaling() -> None:
     z, labels = biased()
     strong = {"diagonal": 1e6, "off_diagonal": 1e6, "intercept": 1e6}
     calibrator = calibrators.fit(z, labels, "structured_matrix", **strong)
-    np.testing.assert_allclose(calibrator(z), fitted(z, labels, SHRINKAGE)(z), atol=1e-5)
+    expected = mixed(z, fitted(z, labels, SHRINKAGE).temperature, len(z))
+    np.testing.assert_allclose(calibrator(z), expected, atol=1e-5)
 
 
 def test_fifty_classes_keep_their_accuracy_only_with_a_penalty() -> None:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,17 @@ class FitError(UserError, ValueError):
         ...     print("class 1 has no rows")
         class 1 has no rows
     """
+
+
+class LogAffine(NamedTuple):
+    """Parameters of p = softmax(W ln q + b) with q = (1 - u) softmax(z / T) + u / C."""
+
+    temperature: float
+    """T > 0."""
+    uniform: float
+    """Share u of the uniform distribution, above 0."""
+    weight_CC: Array
+    bias_C: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,6 +224,10 @@ class Calibrator(ABC):
         Args:
             classes: Number of classes C.
         """
+        return None
+
+    def log_affine(self) -> LogAffine | None:
+        """Return the map of log-probabilities that the calibrator is, or None if it is not of this form."""
         return None
 
     def to_json(self) -> dict[str, Any]:

@@ -13,9 +13,11 @@ from google.protobuf.message import DecodeError
 from onnx import TensorProto, helper, numpy_helper
 
 from trueodds.calibrators import Calibrator
+from trueodds.calibrators.base import LogAffine
 from trueodds.errors import UserError
 from trueodds.files import write_bytes
 from trueodds.importing.onnx_file import raise_ir_version
+from trueodds.sums.inputs import Array
 
 TOLERANCE = 1e-6
 CHECKED_ROWS = 256
@@ -32,9 +34,10 @@ def fold_graph(path: Path, calibrator: Calibrator) -> Any:
     """Return the graph of a file with the calibrator behind its logits. Its one output is `probabilities`.
 
     softmax(W z + b) is computed in float64 and returned as float32, so that a server without this package can use it.
+    So is softmax(W ln q + b), where q is a softmax of the logits.
 
     Raises:
-        FoldError: The calibrator is not affine in the logits, the file is not ONNX, or the graph does not have one
+        FoldError: The calibrator is of neither form, the file is not ONNX, or the graph does not have one
             output of C logits, or it contains a calibrator already.
     """
     try:
@@ -45,13 +48,16 @@ def fold_graph(path: Path, calibrator: Calibrator) -> Any:
     classes = _classes(model.graph, path)
     if calibrator.classes not in (None, classes):
         raise FoldError(f"the calibrator was fitted on {calibrator.classes} classes; {path} has {classes}")
-    affine = calibrator.affine(classes)
-    if affine is None:
+    of_logs, affine = calibrator.log_affine(), calibrator.affine(classes)
+    if of_logs is not None:
+        _append(model.graph, of_logs.weight_CC, of_logs.bias_C, of_logs)
+    elif affine is not None:
+        _append(model.graph, *affine)
+    else:
         raise FoldError(
             f"calibrator {calibrator.name!r} is not of the form softmax(W z + b), so it cannot be added to a graph;"
             " serve it with calibrator.json, or fit 'temperature', 'vector', 'matrix' or a structured one"
         )
-    _append(model.graph, affine, classes)
     onnx.checker.check_model(model)
     return model
 
@@ -101,9 +107,9 @@ def _classes(graph: Any, path: Path) -> int:
     return size[1]
 
 
-def _append(graph: Any, affine: tuple[Any, Any], classes: int) -> None:
-    """Append cast, W z + b, softmax and cast to the graph's only output."""
-    matrix_CC, bias_C = affine
+def _append(graph: Any, matrix_CC: Array, bias_C: Array, of_logs: LogAffine | None = None) -> None:
+    """Append cast, W z + b, softmax and cast to the graph's only output; with `of_logs`, ln q takes the place of z."""
+    classes = len(bias_C)
     plain = np.count_nonzero(matrix_CC) <= classes and np.array_equal(matrix_CC, np.diag(matrix_CC.diagonal()))
     factor = matrix_CC.diagonal().copy() if plain else np.ascontiguousarray(matrix_CC.T)
     logits = graph.output[0]
@@ -111,9 +117,22 @@ def _append(graph: Any, affine: tuple[Any, Any], classes: int) -> None:
     graph.initializer.extend(
         [numpy_helper.from_array(factor, "calibrator_W"), numpy_helper.from_array(bias_C, "calibrator_b")]
     )
-    nodes = [
-        helper.make_node("Cast", [logits.name], ["calibrator_z"], to=TensorProto.DOUBLE),
-        helper.make_node("Mul" if plain else "MatMul", ["calibrator_z", "calibrator_W"], ["calibrator_Wz"]),
+    nodes, x = [helper.make_node("Cast", [logits.name], ["calibrator_z"], to=TensorProto.DOUBLE)], "calibrator_z"
+    if of_logs is not None:
+        shares = {"T": of_logs.temperature, "kept": 1 - of_logs.uniform, "added": of_logs.uniform / classes}
+        graph.initializer.extend(
+            numpy_helper.from_array(np.array(value, np.float64), f"calibrator_{name}") for name, value in shares.items()
+        )
+        nodes += [
+            helper.make_node("Div", [x, "calibrator_T"], ["calibrator_zT"]),
+            helper.make_node("Softmax", ["calibrator_zT"], ["calibrator_s"], axis=-1),
+            helper.make_node("Mul", ["calibrator_s", "calibrator_kept"], ["calibrator_ks"]),
+            helper.make_node("Add", ["calibrator_ks", "calibrator_added"], ["calibrator_q"]),
+            helper.make_node("Log", ["calibrator_q"], ["calibrator_x"]),
+        ]
+        x = "calibrator_x"
+    nodes += [
+        helper.make_node("Mul" if plain else "MatMul", [x, "calibrator_W"], ["calibrator_Wz"]),
         helper.make_node("Add", ["calibrator_Wz", "calibrator_b"], ["calibrator_eta"]),
         helper.make_node("Softmax", ["calibrator_eta"], ["calibrator_p"], axis=-1),
         helper.make_node("Cast", ["calibrator_p"], ["probabilities"], to=TensorProto.FLOAT),
