@@ -96,15 +96,19 @@ def probmetrics(kind: str) -> Fit:
 
 
 def netcal(module: str, kind: str) -> Fit:
-    """Return a calibrator of netcal, which takes probabilities."""
+    """Return a calibrator of netcal, which takes probabilities; of two classes, those of the second alone."""
+
+    def given(logits_NC: Array) -> Array:
+        p_NC: Array = softmax(logits_NC)
+        return p_NC[:, 1] if p_NC.shape[1] == 2 else p_NC
 
     def fit(logits_NC: Array, labels_N: Labels) -> Callable[[Array], Array]:
         fitted = getattr(importlib.import_module(f"netcal.{module}"), kind)()
-        fitted.fit(softmax(logits_NC), labels_N)
+        fitted.fit(given(logits_NC), labels_N)
 
         def predict(of_NC: Array) -> Array:
-            found: Array = fitted.transform(softmax(of_NC))
-            return found
+            found: Array = fitted.transform(given(of_NC))
+            return found if found.ndim == 2 else np.stack([1 - found, found], axis=1)
 
         return predict
 

@@ -40,6 +40,7 @@ COMMANDS = {
     "forecasts": "python -m benchmarks.evidence.forecasts",
     "forecast_replay": "python -m benchmarks.evidence.forecast_replay",
     "records": "python -m benchmarks.evidence.records",
+    "tabular": "python -m benchmarks.evidence.tabular --archive FILE",
     "regime": "python -m benchmarks.training.regime",
     "studies": "python -m benchmarks.training.studies --table --only overfit",
     "labelling": "python -m benchmarks.evidence.labelling",
