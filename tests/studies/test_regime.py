@@ -32,7 +32,7 @@ def test_the_rule(ece: float, train_error: float, holds: bool) -> None:
 
 
 def places() -> list[Place]:
-    study = study_format.read(str(regime.FILE))
+    study = study_format.read(str(regime.SEARCHES[subset.NAME].file))
     expanded = runs.expand(study, ROOT / "params.yaml")
     return [Place(run, run.name, Path("none") / run.name) for run in expanded]
 
@@ -52,7 +52,7 @@ def test_the_search_tries_the_least_work_first_and_stops(tmp_path: Path, monkeyp
         return candidate(0.2, 0.0 if len(tried) == 3 else 0.3, **{leaf: place.run.overrides[leaf] for leaf in leaves})
 
     leaves = regime.LEAVES
-    found = regime.search(of[::-1], measure)
+    found = regime.search(of[::-1], measure, (3, 32, 32))
     assert len(found) == len(tried) == 3 and tried[0] == "train_size=5000 width=8 epochs=20 batch_size=128"
     work = [one.setting["train_size"] * one.setting["epochs"] * one.setting["width"] ** 2 for one in found]
     assert work == sorted(work)
