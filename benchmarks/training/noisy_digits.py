@@ -1,8 +1,8 @@
 """The digits with 10% wrong labels as a data set of its own, digits-noisy: a second way to over-confident nets.
 
-A wrong label is drawn once for each such row, uniformly from the nine other classes. Training, validation and test rows
-have wrong labels alike, as in data that people labelled with some mistakes. So the rows of all splits are drawn from one
-population. A calibrated net for it has a confidence of about 0.9. A net that learns its rows by heart is surer than that.
+A wrong label is drawn once for each such row, uniformly from the nine other classes. Training, validation and test
+rows have wrong labels alike, as in data that people labelled with some mistakes. So all splits are drawn from one
+population. A calibrated net for it has a confidence of about 0.9. A net that learns its rows by heart is surer.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
     python -m benchmarks.training.regime --of noisy-digits   # a few minutes
 
 The settings are those of benchmarks/study_files/regime.yaml (noisy-digits-regime.yaml), in the order of their work;
-equal ones in that of the file. The rule was fixed before any of them ran. It takes the first setting in which, on the validation rows,
+equal ones in that of the file. The rule was fixed before any of them ran. It takes the first setting in which, on the
+validation rows,
 
 - the ECE is at least 2.5 times the 95th percentile of its noise floor, and
 - the training error of the last epoch is below 2%.

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.training import regime, studies, subset
+from benchmarks.training import noisy_digits, regime, studies, subset
 from benchmarks.training.regime import Candidate
-from pipeline.data import npz
+from pipeline.data import embedded, npz
 from pipeline.data.raw import Raw
 from pipeline.studies import format as study_format
 from pipeline.studies import runs
@@ -72,10 +72,11 @@ def test_the_studies_use_other_seeds_and_one_setting() -> None:
     assert len(held) > 4 and all(one == held[0] for one in held)
 
 
-@pytest.mark.skipif(not (FOLDER / "regime.json").is_file(), reason="the search has no committed result yet")
-def test_the_setting_of_the_studies_is_the_one_that_the_search_chose() -> None:
-    chosen = read_json(FOLDER / "regime.json")["chosen"]
-    study = study_format.read(str(studies.FILES / f"{studies.MAIN}.yaml"))
+@pytest.mark.parametrize(("result", "name"), [("regime", "overfit"), ("noisy_digits_regime", "noisy-digits")])
+def test_the_setting_of_the_studies_is_the_one_that_the_search_chose(result: str, name: str) -> None:
+    assert name in studies.MAIN
+    chosen = read_json(FOLDER / f"{result}.json")["chosen"]
+    study = study_format.read(str(studies.FILES / f"{name}.yaml"))
     assert {leaf: study.hold[leaf] for leaf in chosen} == chosen
 
 
@@ -89,3 +90,16 @@ def test_the_subset_has_every_fifth_class(tmp_path: Path) -> None:
         found.y_train.tolist() == [0, 1, 2, 0, 1, 2] and found.y_test is not None and found.y_test.tolist() == [0, 1, 2]
     )
     assert isinstance(found.x_train, np.ndarray) and found.x_train[:, 0, 0, 0].tolist() == [0, 5, 10, 0, 5, 10]
+
+
+def test_one_label_in_ten_of_each_split_is_wrong(tmp_path: Path) -> None:
+    found = npz.read(noisy_digits.prepare(tmp_path))
+    clean = embedded.read_digits()
+    assert found.classes == clean.classes
+    assert np.array_equal(found.x_train, clean.x_train)  # type: ignore[arg-type]
+    for ours, true in ((found.y_train, clean.y_train), (found.y_test, clean.y_test)):
+        assert ours is not None
+        assert true is not None
+        assert (ours != true).sum() == round(0.1 * len(true))
+    off = (found.y_train - clean.y_train)[found.y_train != clean.y_train] % 10
+    assert set(off.tolist()) == set(range(1, 10)), "every other class occurs"
