@@ -281,7 +281,10 @@ def draw_curves() -> list[Path]:
         raise FileError(f"{error.filename} does not exist; run the train stage first: dvc repro train") from None
     if (MODEL / IMPORTED).is_file():
         raise FileError(f"{MODEL} holds a model that was imported (training.model): there are no epochs to draw")
-    drawn = draw(MODEL / EPOCHS, MODEL / EPOCH_ROWS, CURVES, f"{dataset}, {settings['method']['name']}")
+    title, recipe = f"{dataset}, {settings['method']['name']}", settings["recipe"]
+    if average := next((name.upper() for name in ("ema", "swa") if recipe[name]), None):
+        title += f", {average} on validation and test rows"
+    drawn = draw(MODEL / EPOCHS, MODEL / EPOCH_ROWS, CURVES, title)
     if not any(path.stem == "reliability" for path in drawn):
         log.info("for reliability and gradients name epochs in params.yaml, such as curves: [1, 10], and train again")
     return drawn

@@ -20,6 +20,8 @@ from trueodds.processes import extensions
 log = logging.getLogger("pipeline.training")
 
 LOOP = "pipeline.training.loop"
+APART = ("separate", "interleaved")
+"""Values of `when` of penalties with gradients of their own."""
 
 
 def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> Plan:
@@ -53,6 +55,9 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
         _refuse_augmentation(recipe, method, dataset, kind)
     _check_held_out(method, recipe, held_out)
     _check_compile(method, recipe, dataset, kind)
+    _check_average(recipe)
+    if recipe.sam:
+        _check_sharpness(method, recipe)
     if recipe.validate_every > 1 and recipe.selection != "last":
         raise ConfigError(
             f"training.validate_every is {recipe.validate_every}, and selection {recipe.selection} needs the"
@@ -176,6 +181,36 @@ def _check_compile(method: Composition, recipe: Recipe, dataset: str, kind: Kind
         raise ConfigError(
             f"{problem}, and method {method.name!r}: {' and '.join(again)} passes through the net again before a"
             " step's gradient is complete, which overwrites the graph's memory; set compile: features"
+        )
+
+
+def _check_average(recipe: Recipe) -> None:
+    """Raise ConfigError for averages of weights that contradict each other or average less than two epochs."""
+    if recipe.ema and recipe.swa:
+        raise ConfigError(
+            f"training.ema is {recipe.ema:g} and swa {recipe.swa:g}; a run keeps one average of its weights: set one of"
+            " them to 0"
+        )
+    if recipe.swa and recipe.epochs - recipe.swa_begin < 2:
+        raise ConfigError(
+            f"training.swa is {recipe.swa:g} of {recipe.epochs} epochs, which leaves fewer than two epochs to average;"
+            f" set it to {min(1.0, 2 / recipe.epochs):.3g} or more, or to 0"
+        )
+
+
+def _check_sharpness(method: Composition, recipe: Recipe) -> None:
+    """Raise ConfigError for settings that sharpness-aware minimisation does not support."""
+    problem = f"training.sam is {recipe.sam:g}"
+    if recipe.compile == "graphs":
+        raise ConfigError(
+            f"{problem}, which moves the weights between two passes of a step, and compile is graphs; set compile:"
+            " features"
+        )
+    apart = [part.name for part in method.components if part.role == "meta" or part.options.get("when") in APART]
+    if apart:
+        raise ConfigError(
+            f"{problem}, and method {method.name!r}: {' and '.join(apart)} takes gradients of its own, for which there"
+            " are no worst weights; set sam: 0, or when: joint"
         )
 
 
