@@ -121,7 +121,7 @@ def train(params: Params) -> None:
         words = f"training.model = {params.training.model}"
         foreign.call("pipeline.training.imported_model:score_file", params.training, DATA, MODEL, LOGITS, model=words)
         return
-    from pipeline.training import loop
+    from pipeline.training import ensemble, loop
     from pipeline.training.machine.processes import join
     from pipeline.training.resolution import plan_of
 
@@ -129,7 +129,8 @@ def train(params: Params) -> None:
     held_out = data.HELD_OUT in card["splits"]
     resolved = plan_of(params.training, card["name"], card["input"]["kind"], held_out=held_out)
     with join(params.training.device) as processes:
-        trained = loop.train(dataset, resolved, CHECKPOINTS, processes=processes)
+        run = loop.train if resolved.recipe.members == 1 else ensemble.train
+        trained = run(dataset, resolved, CHECKPOINTS, processes=processes)
         if processes.is_first:
             trained.write(MODEL, LOGITS, dataset)
         processes.wait()

@@ -167,12 +167,13 @@ def test_a_sharp_step_on_a_quadratic() -> None:
 
     def loss() -> Tensor:
         v = net.weight[0]
-        return v @ torch.from_numpy(matrix) @ v / 2
+        half: Tensor = v @ torch.from_numpy(matrix) @ v / 2
+        return half
 
-    loss().backward()
+    torch.autograd.backward(loss())
     with at_worst_weights(net, rho):
         net.zero_grad()
-        loss().backward()
+        torch.autograd.backward(loss())
     assert net.weight.grad is not None
     np.testing.assert_allclose(net.weight.grad[0].numpy(), expected, rtol=1e-12)
     np.testing.assert_array_equal(net.weight.data[0].numpy(), w)
@@ -216,7 +217,7 @@ def test_a_sharp_run_equals_a_slow_twin(leaves: dict[str, Any], digits: DataSet,
         with torch.no_grad():
             weights = [parameter.clone() for parameter in net.parameters()]
             for parameter, g in zip(net.parameters(), first, strict=True):
-                parameter += 0.1 * g / norm
+                parameter.add_(0.1 * g / norm)
         second = gradients()
         with torch.no_grad():
             for name, buffer in net.named_buffers():
@@ -238,7 +239,7 @@ def test_in_bfloat16_the_second_pass_sees_the_moved_weights() -> None:
     inputs = torch.randn(8, 1, 8, 8)
     with accelerate(net, recipe, torch.device("cpu")):
         features = net.features(inputs)
-        net.head(features).logsumexp(1).mean().backward()
+        torch.autograd.backward(net.head(features).logsumexp(1).mean())
         with at_worst_weights(net, 1.0):
             moved = net.features(inputs)
         again = net.features(inputs)

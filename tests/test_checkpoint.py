@@ -31,6 +31,7 @@ from tests.training_runs import stopped, train
         ("ce", {"ema": 0.9, "selection": "val_nll"}),
         ("ce", {"swa": 0.67, "swa_rate": 0.05}),
         ("ce+mixup", {"sam": 0.05}),
+        ("ce", {"snapshots": 3, "schedule": "cosine"}),
         pytest.param("mmce_separate+augmix", {"curves": [2]}, marks=pytest.mark.full),
     ],
 )

@@ -133,7 +133,7 @@ class WeightAverage:
             return
         step = int(self._model.n_averaged)  # on the CPU; _count is a copy on the device of the weights
         decay = min(self._recipe.ema, (1 + step) / (10 + step))
-        get_ema_multi_avg_fn(decay)(list(averages), list(current), step)
+        get_ema_multi_avg_fn(decay)(list(averages), list(current), step)  # type: ignore[no-untyped-call]
 
 
 def _plain(rows: Batches, seed: int) -> Iterator[Tensor]:

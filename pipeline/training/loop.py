@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 from functools import partial
@@ -16,6 +17,7 @@ from pipeline.data.raw import WORDS
 from pipeline.methods.batch import ForwardPass
 from pipeline.methods.method import Method
 from pipeline.nets.net import Net
+from pipeline.nets.pool import Pool, pool_logits
 from pipeline.training.batches import SplitBatches
 from pipeline.training.checkpoint import EVERY, SHARE, Checkpoint
 from pipeline.training.machine.device import device_of, repeatable
@@ -251,6 +253,20 @@ def _result(
         ],
     }
     splits = {"val": batches.val, "test": batches.test}
-    logits = {name: outputs(net, split).logits.cpu().numpy() for name, split in splits.items()}
     rows = curves.read_rows(rows_folder, plan.curves)
-    return TrainingResult(beginning.net.eval().cpu(), logits, state.history, rows, settings, checkpoint)
+    if not state.snapshots:
+        logits = {name: outputs(net, split).logits.cpu().numpy() for name, split in splits.items()}
+        return TrainingResult(beginning.net.eval().cpu(), logits, state.history, rows, settings, checkpoint)
+    nets: list[Net] = []
+    of_snapshots: dict[str, list[Tensor]] = {name: [] for name in splits}
+    for weights in state.snapshots:
+        net.load_state_dict(weights)
+        for name, split in splits.items():
+            of_snapshots[name].append(outputs(net, split).logits.cpu())
+        nets.append(copy.deepcopy(beginning.net).eval().cpu())
+    logits = {name: pool_logits(of).numpy() for name, of in of_snapshots.items()}
+    settings["notes"].append(
+        f"The model is a snapshot ensemble: the nets at the ends of {len(nets)} cycles of one run, whose probabilities"
+        f" are averaged. An answer takes about {len(nets)} times as long as one net's."
+    )
+    return TrainingResult(Pool(nets).eval(), logits, state.history, rows, settings, checkpoint)

@@ -57,6 +57,8 @@ class Recipe:
         swa: Share of the epochs, at the end of the run, whose weights are averaged; 0 means none.
         swa_rate: Constant learning rate in those epochs; 0 means that of the schedule.
         sam: Radius rho of sharpness-aware minimisation (`pipeline.training.sharpness`); 0 means none.
+        snapshots: Number of cycles of a cosine schedule, whose last nets form a snapshot ensemble; 1 means none.
+        members: Number of nets of a deep ensemble (`pipeline.training.ensemble`); 1 means a single net.
     """
 
     net: str
@@ -91,6 +93,8 @@ class Recipe:
     swa: float = 0.0
     swa_rate: float = 0.0
     sam: float = 0.0
+    snapshots: int = 1
+    members: int = 1
 
     @property
     def swa_begin(self) -> int:
@@ -100,7 +104,8 @@ class Recipe:
     def rate_at(self, progress: float) -> float:
         """Return the learning rate at `progress` in [0, 1) through the run.
 
-        step: learning_rate x decay for each milestone passed. cosine: learning_rate (1 + cos(pi progress)) / 2.
+        step: learning_rate x decay for each milestone passed. cosine: learning_rate (1 + cos(pi c)) / 2, where c is the
+        progress through the present one of the `snapshots` cycles (Huang et al. 2017, equation 2).
         constant: learning_rate. Before `warmup` the rate is multiplied by progress / warmup, so it rises linearly from
         0. In the epochs that `swa` averages, the rate is `swa_rate`, if that is not 0.
 
@@ -112,7 +117,8 @@ class Recipe:
             return self.swa_rate
         highest = self.learning_rate * (progress / self.warmup if progress < self.warmup else 1.0)
         if self.schedule == "cosine":
-            return highest * (1 + math.cos(math.pi * progress)) / 2
+            cycle = progress if self.snapshots == 1 else (self.snapshots * progress + 1e-9) % 1  # rounding, as above
+            return highest * (1 + math.cos(math.pi * cycle)) / 2
         passed = sum(progress >= milestone for milestone in self.milestones) if self.schedule == "step" else 0
         return float(highest * self.decay**passed)
 

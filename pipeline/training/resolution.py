@@ -19,7 +19,7 @@ from trueodds.processes import extensions
 
 log = logging.getLogger("pipeline.training")
 
-LOOP = "pipeline.training.loop"
+LOOP, ENSEMBLE = "pipeline.training.loop", "pipeline.training.ensemble"
 APART = ("separate", "interleaved")
 """Values of `when` of penalties with gradients of their own."""
 
@@ -56,6 +56,7 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
     _check_held_out(method, recipe, held_out)
     _check_compile(method, recipe, dataset, kind)
     _check_average(recipe)
+    _check_snapshots(recipe)
     if recipe.sam:
         _check_sharpness(method, recipe)
     if recipe.validate_every > 1 and recipe.selection != "last":
@@ -70,7 +71,8 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
     named = [*training.method.split("+"), *(part.name for part in method.components)]
     registered = [*extensions.lookup("methods", named), *extensions.lookup("nets", [shape.name])]
     users = [file for extension in registered for file in extension.files() if file.suffix == ".py"]
-    code = code_hashes([LOOP, *shape.modules(), *method.modules()], users)
+    entry = LOOP if recipe.members == 1 else ENSEMBLE
+    code = code_hashes([entry, *shape.modules(), *method.modules()], users)
     code |= {extension.title: extension.sha256() for extension in registered}
     distributions = tuple(sorted({extension.distribution.requirement for extension in registered}))
     epochs = tuple(sorted(set(training.curves)))
@@ -195,6 +197,34 @@ def _check_average(recipe: Recipe) -> None:
         raise ConfigError(
             f"training.swa is {recipe.swa:g} of {recipe.epochs} epochs, which leaves fewer than two epochs to average;"
             f" set it to {min(1.0, 2 / recipe.epochs):.3g} or more, or to 0"
+        )
+
+
+def _check_snapshots(recipe: Recipe) -> None:
+    """Raise ConfigError for settings that a snapshot ensemble does not support."""
+    if recipe.snapshots == 1:
+        return
+    problem = f"training.snapshots is {recipe.snapshots}"
+    if recipe.schedule != "cosine" or recipe.swa_rate or recipe.warmup:
+        raise ConfigError(
+            f"{problem}, which needs a cosine schedule in cycles, and schedule is {recipe.schedule}, warmup"
+            f" {recipe.warmup:g}, swa_rate {recipe.swa_rate:g}; set schedule: cosine, warmup: 0 and swa_rate: 0"
+        )
+    if recipe.epochs % recipe.snapshots:
+        nearest = max(1, round(recipe.epochs / recipe.snapshots)) * recipe.snapshots
+        raise ConfigError(
+            f"{problem}, and {recipe.epochs} epochs are not whole epochs for each cycle; set epochs: {nearest}"
+        )
+    if recipe.selection != "last" or recipe.ema or recipe.swa or recipe.head_epochs:
+        raise ConfigError(
+            f"{problem}, which keeps the nets at the ends of the cycles; selection is {recipe.selection}, ema"
+            f" {recipe.ema:g}, swa {recipe.swa:g}, head_epochs {recipe.head_epochs}; set selection: last, ema: 0,"
+            " swa: 0 and head_epochs: 0"
+        )
+    if recipe.members > 1:
+        raise ConfigError(
+            f"{problem} and members {recipe.members}; an ensemble is either of snapshots or of members: set one of them"
+            " to 1"
         )
 
 

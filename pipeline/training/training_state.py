@@ -125,6 +125,7 @@ class TrainingState:
         method: The training method.
         selection: Selection of the final weights.
         average: Average of the weights, or None.
+        snapshots: Weights at the ends of the finished cycles of a snapshot ensemble.
         vectors: Optimizer of word vectors, if the net learns them.
         history: Rows of the finished epochs.
         middle: Saved middle of the next epoch, after a kill.
@@ -143,6 +144,7 @@ class TrainingState:
     rate: float = 0.0
     processes: Processes = ALONE
     average: WeightAverage | None = None
+    snapshots: list[dict[str, Tensor]] = field(default_factory=list)
     _leak: list[Tensor] = field(default_factory=list)
 
     @classmethod
@@ -196,6 +198,8 @@ class TrainingState:
         """Record an epoch whose steps are done and measured."""
         self.history.append(row)
         self.selection.offer(self.measured_net, row)
+        if self.recipe.snapshots > 1 and len(self.history) * self.recipe.snapshots % self.recipe.epochs == 0:
+            self.snapshots.append({name: tensor.detach().clone() for name, tensor in self.net.state_dict().items()})
 
     def steps_done(self, per_epoch: int) -> int:
         """Return the number of finished steps of the run."""
@@ -287,6 +291,7 @@ class TrainingState:
             "average": None if self.average is None else self.average.state(),
             "rng": torch.get_rng_state(),
             "cuda_rng": torch.cuda.get_rng_state() if next(self.net.parameters()).is_cuda else None,
+            "snapshots": self.snapshots,
             "history": self.history,
             "middle": None if epoch is None else epoch.to_dict(),
         }
@@ -303,4 +308,5 @@ class TrainingState:
         torch.set_rng_state(state["rng"].cpu())
         if state["cuda_rng"] is not None:
             torch.cuda.set_rng_state(state["cuda_rng"].cpu())
+        self.snapshots = state["snapshots"]
         self.history, self.middle = state["history"], state["middle"]
