@@ -17,7 +17,9 @@ from pipeline.export.trial import try_bundle
 from pipeline.flows.workspace import write_params
 from pipeline.nets.pool import Pool, pool_logits
 from pipeline.studies import duration
-from pipeline.training import ensemble, loop
+from pipeline.training import ensemble
+from pipeline.training.batches import SplitBatches
+from pipeline.training.measuring.outputs import outputs
 from pipeline.training.recipe import Recipe
 from pipeline.training.resolution import plan_of
 from tests.test_train import equal
@@ -111,10 +113,10 @@ def test_snapshots_are_the_nets_at_the_ends_of_the_cycles(digits: DataSet, tmp_p
     first, last = (member.state_dict() for member in result.net.members)
     assert not all(torch.equal(first[name], last[name]) for name in first)
     z_NC = result.logits["val"]
-    rows = loop.SplitBatches.of(
+    rows = SplitBatches.of(
         digits, torch.device("cpu"), plan(digits, Training(**CYCLES)).recipe, None, held_out=False, draws_ahead=True
     )
-    ends = [loop.outputs(member, rows.val).logits.numpy() for member in result.net.members]  # type: ignore[arg-type]
+    ends = [outputs(member, rows.val).logits.numpy() for member in result.net.members]  # type: ignore[arg-type]
     np.testing.assert_allclose(softmax(z_NC), np.mean([softmax(z) for z in ends], axis=0), rtol=1e-5, atol=1e-9)
     labels_N = digits.arrays["val"][1]
     nll = -np.log(softmax(ends[1])[np.arange(len(labels_N)), labels_N]).mean()

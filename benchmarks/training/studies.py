@@ -43,7 +43,9 @@ RESULT = RESULTS / "studies.json"
 NOISY = "noisy-digits"
 RESULT_OF = {NOISY: RESULTS / "noisy_digits.json"}
 """Result of a study on other data than RESULT's."""
-ORDER = ("overfit", "noisy-digits", "gamma-net", "bsce-gra", "focal", "survey", "newsgroups", "soft-calibration")
+ORDER = (
+    "overfit", "noisy-digits", "gamma-net", "bsce-gra", "focal", "nets", "survey", "newsgroups", "soft-calibration",
+)  # fmt: skip
 MAIN = ("overfit", NOISY)
 """Studies of the claims and of the figures, one for each result."""
 OUT = Path("studies")
@@ -153,7 +155,17 @@ def markdown(result: dict[str, Any]) -> str:
         lines += [*(f"{sentence.rstrip('.')}." for sentence in one["summary"].split(". ")[:1] if sentence), ""]
         lines += [f"- {line}" for line in [*one["tuning"], *one["choices"]]]
         lines += ["", "Differs from the paper:", "", *(f"- {line}" for line in one["differs"]), ""]
+    if "overfit" in result["studies"]:
+        lines += _not_run([name for name in ORDER if name not in (*result["studies"], *RESULT_OF)])
     return "\n".join(lines).strip()
+
+
+def _not_run(names: Sequence[str]) -> list[str]:
+    """Return a list of the studies without a finished run."""
+    if not names:
+        return []
+    titles = [f"- `{name}`: {study_format.read(str(FILES / f'{name}.yaml')).title}" for name in names]
+    return ["### Studies that are not run yet", "", *titles]
 
 
 def _extent(one: dict[str, Any]) -> str:

@@ -31,6 +31,9 @@ def test_the_rule(ece: float, train_error: float, holds: bool) -> None:
     assert candidate(ece, train_error).is_over_confident is holds
 
 
+PARAMS = ROOT / "params.yaml"
+
+
 def places() -> list[Place]:
     study = study_format.read(str(regime.SEARCHES[subset.NAME].file))
     expanded = runs.expand(study, ROOT / "params.yaml")
@@ -103,3 +106,17 @@ def test_one_label_in_ten_of_each_split_is_wrong(tmp_path: Path) -> None:
         assert (ours != true).sum() == round(0.1 * len(true))
     off = (found.y_train - clean.y_train)[found.y_train != clean.y_train] % 10
     assert set(off.tolist()) == set(range(1, 10)), "every other class occurs"
+
+
+def test_the_plain_runs_of_ensembles_are_those_of_the_main_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal settings have equal keys, so these runs are not trained twice."""
+    (tmp_path / "datasets").mkdir()
+    np.savez(tmp_path / "datasets" / f"{subset.NAME}.npz", x_train=np.zeros((4, 32, 32, 3), np.uint8))
+    monkeypatch.chdir(tmp_path)
+    of = {
+        name: [run.params for run in runs.expand(study_format.read(str(studies.FILES / f"{name}.yaml")), PARAMS)]
+        for name in ("nets", "overfit")
+    }
+    assert sum(params in of["overfit"] for params in of["nets"]) == 5
