@@ -183,6 +183,23 @@ class Training(_Section):
     validate_every: Annotated[int, Field(ge=1)] | None = None
     """Number of epochs between two measurements on the validation rows, such as 5. The last epoch is always
     measured."""
+    ema: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Decay of an exponential moving average of the weights over the steps, such as 0.999, which the run keeps; 0:
+    none."""
+    swa: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Stochastic weight averaging: share of the epochs, at the end of the run, whose weights are averaged, such as
+    0.25; 0: none."""
+    swa_rate: Annotated[float, Field(ge=0, le=100)] | None = None
+    """Constant learning rate in the epochs that `swa` averages; 0: that of the schedule."""
+    sam: Annotated[float, Field(ge=0, le=100)] | None = None
+    """Sharpness-aware minimisation: radius rho of the step to the worst weights nearby, such as 0.05; each step takes
+    two passes; 0: none."""
+    snapshots: Annotated[int, Field(ge=1, le=100)] | None = None
+    """Snapshot ensemble: number of cycles of a cosine schedule. The nets at their ends are pooled and exported as one
+    model; 1: none."""
+    members: Annotated[int, Field(ge=1, le=100)] | None = None
+    """Deep ensemble: number of nets of other seeds that are trained one after another, pooled and exported as one
+    model, such as 5; 1: a single net."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Random seed of the initial weights, the order of the rows and the augmentation."""
     device: Literal["auto", "cpu", "cuda"] = "auto"

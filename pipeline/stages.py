@@ -121,7 +121,7 @@ def train(params: Params) -> None:
         words = f"training.model = {params.training.model}"
         foreign.call("pipeline.training.imported_model:score_file", params.training, DATA, MODEL, LOGITS, model=words)
         return
-    from pipeline.training import loop
+    from pipeline.training import ensemble, loop
     from pipeline.training.machine.processes import join
     from pipeline.training.resolution import plan_of
 
@@ -129,7 +129,8 @@ def train(params: Params) -> None:
     held_out = data.HELD_OUT in card["splits"]
     resolved = plan_of(params.training, card["name"], card["input"]["kind"], held_out=held_out)
     with join(params.training.device) as processes:
-        trained = loop.train(dataset, resolved, CHECKPOINTS, processes=processes)
+        run = loop.train if resolved.recipe.members == 1 else ensemble.train
+        trained = run(dataset, resolved, CHECKPOINTS, processes=processes)
         if processes.is_first:
             trained.write(MODEL, LOGITS, dataset)
         processes.wait()
@@ -281,7 +282,10 @@ def draw_curves() -> list[Path]:
         raise FileError(f"{error.filename} does not exist; run the train stage first: dvc repro train") from None
     if (MODEL / IMPORTED).is_file():
         raise FileError(f"{MODEL} holds a model that was imported (training.model): there are no epochs to draw")
-    drawn = draw(MODEL / EPOCHS, MODEL / EPOCH_ROWS, CURVES, f"{dataset}, {settings['method']['name']}")
+    title, recipe = f"{dataset}, {settings['method']['name']}", settings["recipe"]
+    if average := next((name.upper() for name in ("ema", "swa") if recipe[name]), None):
+        title += f", {average} on validation and test rows"
+    drawn = draw(MODEL / EPOCHS, MODEL / EPOCH_ROWS, CURVES, title)
     if not any(path.stem == "reliability" for path in drawn):
         log.info("for reliability and gradients name epochs in params.yaml, such as curves: [1, 10], and train again")
     return drawn

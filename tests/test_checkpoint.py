@@ -28,6 +28,10 @@ from tests.training_runs import stopped, train
         ("ce+class_smoothing+mixup", {"selection": "val_nll"}),
         ("consistency", {"optimizer": "adagrad"}),
         ("mmce_interleaved", {"optimizer": "adam", "selection": "val_error"}),
+        ("ce", {"ema": 0.9, "selection": "val_nll"}),
+        ("ce", {"swa": 0.67, "swa_rate": 0.05}),
+        ("ce+mixup", {"sam": 0.05}),
+        ("ce", {"snapshots": 3, "schedule": "cosine"}),
         pytest.param("mmce_separate+augmix", {"curves": [2]}, marks=pytest.mark.full),
     ],
 )

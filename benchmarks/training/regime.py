@@ -1,10 +1,12 @@
 """Search for the smallest setting in which cross entropy is over-confident.
 
-    python -m benchmarks.training.regime --dry-run    # the runs, and how long they will take
-    python -m benchmarks.training.regime              # half an hour on one free core; stops at the first setting
+    python -m benchmarks.training.regime --dry-run           # the runs, and how long they will take
+    python -m benchmarks.training.regime                     # half an hour on one free core; stops at the first setting
+    python -m benchmarks.training.regime --of noisy-digits   # a few minutes
 
-The settings are those of benchmarks/study_files/regime.yaml, in the order of their work; equal ones in that of the
-file. The rule was fixed before any of them ran. It takes the first setting in which, on the validation rows,
+The settings are those of benchmarks/study_files/regime.yaml (noisy-digits-regime.yaml), in the order of their work;
+equal ones in that of the file. The rule was fixed before any of them ran. It takes the first setting in which, on the
+validation rows,
 
 - the ECE is at least 2.5 times the 95th percentile of its noise floor, and
 - the training error of the last epoch is below 2%.
@@ -21,15 +23,32 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record import RESULTS, circumstances, options_parser, write
-from benchmarks.training import subset
+from benchmarks.training import noisy_digits, subset
 from pipeline.studies import duration, measuring, running, runs
 from pipeline.studies import format as study_format
 from pipeline.studies.command import plan_words
 from pipeline.studies.runs import Place
 from pipeline.training.files import EPOCHS
 
-FILE = Path(__file__).parents[1] / "study_files" / "regime.yaml"
-RESULT = RESULTS / "regime.json"
+FILES = Path(__file__).parents[1] / "study_files"
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search on one data set: its study file, its result, the function that makes its data, and a row's sizes."""
+
+    file: Path
+    result: Path
+    prepare: Callable[[], Path]
+    sizes: tuple[int, ...]
+
+
+SEARCHES = {
+    subset.NAME: Search(FILES / "regime.yaml", RESULTS / "regime.json", subset.prepare, (3, 32, 32)),
+    "noisy-digits": Search(
+        FILES / "noisy-digits-regime.yaml", RESULTS / "noisy_digits_regime.json", noisy_digits.prepare, (1, 8, 8)
+    ),
+}
 FACTOR = 2.5
 """Least ratio of the ECE to the 95th percentile of its noise floor."""
 TRAINING_ERROR = 0.02
@@ -63,30 +82,36 @@ class Candidate:
         return self.ratio >= FACTOR and self.train_error < TRAINING_ERROR
 
 
-def search(places: Sequence[Place], measure: Callable[[Place], Candidate]) -> list[Candidate]:
-    """Measure the settings by rising work, up to the first one for which the rule holds."""
+def search(places: Sequence[Place], measure: Callable[[Place], Candidate], sizes: tuple[int, ...]) -> list[Candidate]:
+    """Measure the settings by rising work, up to the first one for which the rule holds.
+
+    Args:
+        places: The settings.
+        measure: Function that measures one of them.
+        sizes: Sizes of a row.
+    """
     tried: list[Candidate] = []
-    for place in sorted(places, key=_flops):
+    for place in sorted(places, key=lambda place: _flops(place, sizes)):
         tried.append(measure(place))
         if tried[-1].is_over_confident:
             break
     return tried
 
 
-def _flops(place: Place) -> float:
-    work = duration.work_of(place.run.params, (1, (3, 32, 32)))
+def _flops(place: Place, sizes: tuple[int, ...]) -> float:
+    work = duration.work_of(place.run.params, (1, sizes))
     assert work is not None
     return work.total
 
 
-def candidate_of(place: Place) -> Candidate:
-    """Measure a finished run."""
+def candidate_of(place: Place, sizes: tuple[int, ...]) -> Candidate:
+    """Measure a finished run on rows of these sizes."""
     (row,) = measuring.rows_of([place], ["identity"])
     with (place.folder / EPOCHS).open(encoding="utf-8", newline="") as file:
         last = list(csv.DictReader(file))[-1]
     return Candidate(
         setting={leaf: place.run.overrides[leaf] for leaf in LEAVES},
-        flops=_flops(place),
+        flops=_flops(place, sizes),
         seconds=row["seconds"],
         train_error=float(last["train_error"]),
         error=row["val_error_rate"],
@@ -131,12 +156,15 @@ def markdown(result: Row) -> str:
 
 
 def main() -> None:
-    parser = options_parser(__doc__, RESULT)
+    parser = options_parser(__doc__)
+    parser.add_argument("--of", choices=SEARCHES, default=subset.NAME, help="data set (default: %(default)s)")
+    parser.add_argument("--out", type=Path, help="file of the result (default: that of the data set)")
     parser.add_argument("--dry-run", action="store_true", help="print the runs, and how long they will take")
     options = parser.parse_args()
-    subset.prepare()
+    of = SEARCHES[options.of]
+    of.prepare()
     home = Path.cwd()
-    study = study_format.read(str(FILE))
+    study = study_format.read(str(of.file))
     places = runs.places(home, runs.expand(study, home / "params.yaml"))
     print(f"{study.title}: at most {plan_words(running.estimate(home, places))}", flush=True)
     if options.dry_run:
@@ -145,13 +173,13 @@ def main() -> None:
     def measure(place: Place) -> Candidate:
         if failed := running.run_all(home, [place]):
             raise running.RunError(next(iter(failed.values())))
-        found = candidate_of(place)
+        found = candidate_of(place, of.sizes)
         print(f"{place.run.name}: training error {found.train_error:.1%}, ECE {found.ratio:.2f} x floor", flush=True)
         return found
 
-    result = {**circumstances("torch", "numpy"), **result_of(search(places, measure))}
+    result = {**circumstances("torch", "numpy"), **result_of(search(places, measure, of.sizes))}
     print(markdown(result))
-    write(options.out, result)
+    write(options.out or of.result, result)
 
 
 if __name__ == "__main__":

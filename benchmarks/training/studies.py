@@ -7,9 +7,10 @@
     python -m benchmarks.training.studies --table --only overfit
 
 The files lie in benchmarks/study_files/. The data set is 20 classes of CIFAR-100 (TRUEODDS_DATA, or the download), as
-datasets/cifar100-20.npz. `python -m benchmarks.training.regime` found the setting. Finished runs are kept in
-.run/studies, or in the folder that TRUEODDS_STUDIES names. A study that was stopped or killed continues from its last
-checkpoint. Several processes may run this at once.
+datasets/cifar100-20.npz; that of noisy-digits is the digits with 10% wrong labels. `python -m
+benchmarks.training.regime` found both settings. The result of noisy-digits is a file of its own. Finished runs are
+kept in .run/studies, or in the folder that TRUEODDS_STUDIES names. A study that was stopped or killed continues from
+its last checkpoint. Several processes may run this at once.
 
 The result has the finished runs only, with their number. A study without a finished run here keeps what an earlier call
 stored.
@@ -24,7 +25,8 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.record import RESULTS, circumstances, options_parser, write
-from benchmarks.training import paper_claims, subset
+from benchmarks.training import noisy_digits, paper_claims, subset
+from benchmarks.training.paper_claims import CLAIMS, Claim
 from pipeline.studies import format as study_format
 from pipeline.studies import measuring, reporting, running, runs, setting_choice
 from pipeline.studies.command import plan_words
@@ -38,9 +40,14 @@ from trueodds.texts import plural
 
 FILES = Path(__file__).parents[1] / "study_files"
 RESULT = RESULTS / "studies.json"
-ORDER = ("overfit", "gamma-net", "bsce-gra", "focal", "survey", "newsgroups", "soft-calibration")
-MAIN = "overfit"
-"""Study of the claims and of the figures."""
+NOISY = "noisy-digits"
+RESULT_OF = {NOISY: RESULTS / "noisy_digits.json"}
+"""Result of a study on other data than RESULT's."""
+ORDER = (
+    "overfit", "noisy-digits", "gamma-net", "bsce-gra", "focal", "nets", "survey", "newsgroups", "soft-calibration",
+)  # fmt: skip
+MAIN = ("overfit", NOISY)
+"""Studies of the claims and of the figures, one for each result."""
 OUT = Path("studies")
 BY_EPOCH = ("train_error", "val_nll", "val_ece", "test_ece", "test_gamma_mean")
 """Columns of epochs.csv that the result keeps."""
@@ -137,7 +144,7 @@ def markdown(result: dict[str, Any]) -> str:
         if (of := one["calibrators"].get(paper_claims.IDENTITY))
     }
     lines = [*paper_claims.markdown(result["claims"], ece), "", *_survey(result["survey"]), ""]
-    for name in paper_claims.pictures(result["methods"]):
+    for name in paper_claims.pictures(result["methods"]) if "overfit" in result["studies"] else ():
         lines += [f"![{paper_claims.PAPERS.get(name, 'Training error and ECE by epoch')}](../papers-{name}.svg)", ""]
     if not result["studies"]:
         lines.append("No run is finished yet.")
@@ -148,7 +155,17 @@ def markdown(result: dict[str, Any]) -> str:
         lines += [*(f"{sentence.rstrip('.')}." for sentence in one["summary"].split(". ")[:1] if sentence), ""]
         lines += [f"- {line}" for line in [*one["tuning"], *one["choices"]]]
         lines += ["", "Differs from the paper:", "", *(f"- {line}" for line in one["differs"]), ""]
+    if "overfit" in result["studies"]:
+        lines += _not_run([name for name in ORDER if name not in (*result["studies"], *RESULT_OF)])
     return "\n".join(lines).strip()
+
+
+def _not_run(names: Sequence[str]) -> list[str]:
+    """Return a list of the studies without a finished run."""
+    if not names:
+        return []
+    titles = [f"- `{name}`: {study_format.read(str(FILES / f'{name}.yaml')).title}" for name in names]
+    return ["### Studies that are not run yet", "", *titles]
 
 
 def _extent(one: dict[str, Any]) -> str:
@@ -168,12 +185,16 @@ def _survey(of: dict[str, Any] | None) -> list[str]:
 
 
 def main() -> None:
-    parser = options_parser(__doc__, RESULT)
+    parser = options_parser(__doc__)
     parser.add_argument("--only", choices=ORDER)
+    parser.add_argument("--out", type=Path, help="file of the result, with --only (default: the committed file)")
     parser.add_argument("--table", action="store_true", help="run nothing; store what is finished")
     parser.add_argument("--dry-run", action="store_true", help="print the runs, and how long they will take")
     options = parser.parse_args()
+    if options.out is not None and options.only is None:
+        parser.error("--out is for one study, because several have results of their own; add --only NAME")
     subset.prepare()
+    noisy_digits.prepare()
     home, params = Path.cwd(), Path("params.yaml")
     names = [options.only] if options.only else ORDER
     every: dict[str, Place] = {}
@@ -184,12 +205,24 @@ def main() -> None:
     print(f"together: {plan_words(running.estimate(home, list(every.values())))}", flush=True)
     if options.dry_run:
         return
-    earlier: dict[str, Any] = read_json(options.out) if options.out.is_file() else {"studies": {}}
+    for result in dict.fromkeys(RESULT_OF.get(name, RESULT) for name in names):
+        store([name for name in names if RESULT_OF.get(name, RESULT) == result], options.out or result, options.table)
+
+
+def store(names: Sequence[str], out: Path, table_only: bool) -> None:
+    """Carry out studies that share a result, and store it after each one.
+
+    Args:
+        names: The studies.
+        out: File of the result.
+        table_only: Whether nothing is run.
+    """
+    earlier: dict[str, Any] = read_json(out) if out.is_file() else {"studies": {}}
     studies: dict[str, Any] = earlier["studies"]
     beside = {key: earlier.get(key, []) for key in ("claims", "methods")} | {"survey": earlier.get("survey")}
     for name in names:
         study = study_format.read(str(FILES / f"{name}.yaml"))
-        done = outcome_of(study, run=not options.table)
+        done = outcome_of(study, run=not table_only)
         if done is None and name in studies:
             print(f"{name}: no run is finished here; the earlier result stays")
             continue
@@ -199,14 +232,20 @@ def main() -> None:
         else:
             studies[name] = result_of(study, done, table)
             print(reporting.report(study, done, OUT / name))
-        if name == MAIN:
+        if name in MAIN:
             beside = {
-                "claims": paper_claims.judged(paper_claims.by_method(places)),
+                "claims": paper_claims.judged(paper_claims.by_method(places), claims_of(study)),
                 "survey": paper_claims.survey(table),
                 "methods": methods_of(places, table),
             }
         ordered = {name: studies[name] for name in ORDER if name in studies}
-        write(options.out, {**circumstances("torch", "numpy"), **beside, "studies": ordered})
+        write(out, {**circumstances("torch", "numpy"), **beside, "studies": ordered})
+
+
+def claims_of(study: Study) -> list[Claim]:
+    """Return the claims that compare two methods of a study."""
+    methods = study.vary["method"]
+    return [claim for claim in CLAIMS if claim.method in methods and claim.than in methods]
 
 
 if __name__ == "__main__":

@@ -38,7 +38,8 @@ KNOWN: dict[str, tuple[int, tuple[int, ...]]] = {
 class Work:
     """The quantities that a run's time depends on: rows x epochs x FLOPs per row, kind of rows, method, device.
 
-    `whole` is True without `train_size`.
+    `epochs` counts those of all members of an ensemble, and `flops` both passes of sharpness-aware steps. `whole` is
+    True without `train_size`.
     """
 
     kind: str
@@ -75,7 +76,8 @@ def work_of(params: Params, data: tuple[int, tuple[int, ...]] | None) -> Work | 
     rows, sizes = known
     if (side := params.data.image_size) is not None:
         sizes = (3, side, side)
-    shape = restore(plan["net"])
+    shape, recipe = restore(plan["net"]), plan["recipe"]
+    passes = 2 if recipe["sam"] else 1
     return Work(
         kind=shape.kind,
         device=device_name(params.training.device),
@@ -84,8 +86,8 @@ def work_of(params: Params, data: tuple[int, tuple[int, ...]] | None) -> Work | 
         whole=params.data.train_size is None,
         rows=params.data.train_size or rows,
         sizes=tuple(sizes),
-        epochs=plan["recipe"]["epochs"],
-        flops=_flops(json.dumps(plan["net"]), tuple(sizes)),
+        epochs=recipe["epochs"] * recipe["members"],
+        flops=passes * _flops(json.dumps(plan["net"]), tuple(sizes)),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 from functools import partial
@@ -14,6 +15,9 @@ from torch import Tensor
 from pipeline.data.dataset import DataSet
 from pipeline.data.raw import WORDS
 from pipeline.methods.batch import ForwardPass
+from pipeline.methods.method import Method
+from pipeline.nets.net import Net
+from pipeline.nets.pool import Pool, pool_logits
 from pipeline.training.batches import SplitBatches
 from pipeline.training.checkpoint import EVERY, SHARE, Checkpoint
 from pipeline.training.machine.device import device_of, repeatable
@@ -116,6 +120,11 @@ def train(
             f"training.validate_every is {recipe.validate_every}, and method {method.name} learns from the validation"
             " rows after every epoch; set validate_every: 1"
         )
+    if state.average is not None and method.learns_from_validation:
+        raise ConfigError(
+            f"training.ema is {recipe.ema:g} and swa {recipe.swa:g}, and method {method.name} learns from the"
+            " validation rows of the net without average; set ema: 0 and swa: 0, or use another method"
+        )
     with (
         repeatable(device, recipe.threads),
         accelerate(net, recipe, device),
@@ -138,18 +147,20 @@ def train(
                     inputs = processes.share(inputs)
                 gathered = partial(features_of, rows=len(labels))
                 batch = ForwardPass.of(net, inputs, targets, labels, progress, weights, gathered)
+                again = partial(_objective_again, method, net, batch) if recipe.sam else None
                 for meta in method.meta.due(before + epoch.steps + 1):
                     state.look_ahead(meta, batch, epoch.next(held_out))
                 loss = method.objective(batch)
                 apart, rows = method.apart(batch.logits, labels, progress=progress), batches.train.rows_of(inputs)
-                state.descend(loss, len(labels), apart, rows=rows)
+                state.descend(loss, len(labels), apart, rows=rows, again=again)
                 gamma = method.exponents(batch)
                 epoch.add(loss.detach() * len(labels), batch.logits[: len(labels)], labels, gamma)
-                del batch, loss, apart  # otherwise they stay in memory during the next forward pass: 20 MB
+                del batch, loss, apart, again  # otherwise they stay in memory during the next forward pass: 20 MB
                 for term in method.due(before + epoch.steps, progress):
                     inputs, labels = epoch.next(held_out)
                     value = term.value(net.head(features_of(processes.share(inputs), len(labels))), labels)
                     state.descend(term.at(progress) * value, len(labels), decay=False)
+                state.end_step()
                 progress_bar.update()
                 if method.validates_after(before + epoch.steps):
                     val = outputs(net, batches.val, progress)
@@ -157,7 +168,7 @@ def train(
                     net.train()
                 if checkpoint.due():
                     checkpoint.save_middle(state, epoch)
-            state.agree()
+            state.end_steps()
             row = measure(plan, state, epoch, batches, rows_folder)
             state.end_epoch(row)
             progress_bar.set_postfix_str(_standing(row, recipe.epochs), refresh=False)
@@ -166,6 +177,14 @@ def train(
     trained = _result(beginning, plan, state, batches, settings, checkpoint, rows_folder)
     processes.wait()  # before the first one removes the checkpoint that all read
     return trained
+
+
+def _objective_again(method: Method, net: Net, of: ForwardPass) -> Tensor:
+    """Return the objective of a batch at the net's present weights, with the same dropout as in its first pass."""
+    with of.random.again():
+        batch = ForwardPass.of(net, of.inputs, of.targets, of.labels, of.progress, of.weights)
+    first, *rest = method.terms(batch, is_step=False)
+    return sum(rest, start=first)
 
 
 def check_processes(plan: Plan, data: DataSet, processes: Processes) -> None:
@@ -179,6 +198,8 @@ def check_processes(plan: Plan, data: DataSet, processes: Processes) -> None:
         raise ConfigError(f"{said}, but method {plan.method.name} has several views of each row; start one process")
     if plan.method.looks_through_all:
         raise ConfigError(f"{said}, but lookahead: all needs one process; set method_options.lookahead: head")
+    if plan.recipe.sam:
+        raise ConfigError(f"{said}, but training.sam, which takes two passes, needs one process; set sam: 0")
     if plan.recipe.batch_size < 2 * processes.world:
         raise ConfigError(
             f"{said} on batches of {plan.recipe.batch_size} rows, but batch normalisation needs two rows per process;"
@@ -211,8 +232,7 @@ def _result(
     rows_folder: Path,
 ) -> TrainingResult:
     """Return the net with the selected weights, its logits, and the settings for its card."""
-    net, method, selection = state.net, state.method, state.selection
-    selection.take(net)
+    net, method, selection = state.finish(), state.method, state.selection
     penalties = method.penalty_tallies()
     for line in penalties:
         log.info("penalty %(name)s: not 0 at %(acted)d of its %(steps)d steps, mean %(mean).4g x beta %(beta)g", line)
@@ -229,9 +249,24 @@ def _result(
             *batches.notes(),
             *method.notes(),
             *selection.notes(plan.recipe.epochs),
+            *(state.average.notes(selection.epoch) if state.average is not None else ()),
         ],
     }
     splits = {"val": batches.val, "test": batches.test}
-    logits = {name: outputs(net, split).logits.cpu().numpy() for name, split in splits.items()}
     rows = curves.read_rows(rows_folder, plan.curves)
-    return TrainingResult(beginning.net.eval().cpu(), logits, state.history, rows, settings, checkpoint)
+    if not state.snapshots:
+        logits = {name: outputs(net, split).logits.cpu().numpy() for name, split in splits.items()}
+        return TrainingResult(beginning.net.eval().cpu(), logits, state.history, rows, settings, checkpoint)
+    nets: list[Net] = []
+    of_snapshots: dict[str, list[Tensor]] = {name: [] for name in splits}
+    for weights in state.snapshots:
+        net.load_state_dict(weights)
+        for name, split in splits.items():
+            of_snapshots[name].append(outputs(net, split).logits.cpu())
+        nets.append(copy.deepcopy(beginning.net).eval().cpu())
+    logits = {name: pool_logits(of).numpy() for name, of in of_snapshots.items()}
+    settings["notes"].append(
+        f"The model is a snapshot ensemble: the nets at the ends of {len(nets)} cycles of one run, whose probabilities"
+        f" are averaged. An answer takes about {len(nets)} times as long as one net's."
+    )
+    return TrainingResult(Pool(nets).eval(), logits, state.history, rows, settings, checkpoint)

@@ -53,6 +53,12 @@ class Recipe:
         compile: Whether torch.compile compiles the same part: off, features, or graphs (as CUDA graphs).
         validate_every: Number of epochs between two measurements of the validation rows; the last epoch is always
             measured.
+        ema: Decay of an exponential moving average of the weights (`pipeline.training.averaging`); 0 means none.
+        swa: Share of the epochs, at the end of the run, whose weights are averaged; 0 means none.
+        swa_rate: Constant learning rate in those epochs; 0 means that of the schedule.
+        sam: Radius rho of sharpness-aware minimisation (`pipeline.training.sharpness`); 0 means none.
+        snapshots: Number of cycles of a cosine schedule, whose last nets form a snapshot ensemble; 1 means none.
+        members: Number of nets of a deep ensemble (`pipeline.training.ensemble`); 1 means a single net.
     """
 
     net: str
@@ -83,21 +89,36 @@ class Recipe:
     precision: Literal["float32", "bfloat16"] = "float32"
     compile: Literal["off", "features", "graphs"] = "off"
     validate_every: int = 1
+    ema: float = 0.0
+    swa: float = 0.0
+    swa_rate: float = 0.0
+    sam: float = 0.0
+    snapshots: int = 1
+    members: int = 1
+
+    @property
+    def swa_begin(self) -> int:
+        """Number of epochs before the first one whose weights are averaged."""
+        return self.epochs - round(self.swa * self.epochs)
 
     def rate_at(self, progress: float) -> float:
         """Return the learning rate at `progress` in [0, 1) through the run.
 
-        step: learning_rate x decay for each milestone passed. cosine: learning_rate (1 + cos(pi progress)) / 2.
+        step: learning_rate x decay for each milestone passed. cosine: learning_rate (1 + cos(pi c)) / 2, where c is the
+        progress through the present one of the `snapshots` cycles (Huang et al. 2017, equation 2).
         constant: learning_rate. Before `warmup` the rate is multiplied by progress / warmup, so it rises linearly from
-        0.
+        0. In the epochs that `swa` averages, the rate is `swa_rate`, if that is not 0.
 
         Examples:
             >>> [Recipe("mlp", 10, schedule="cosine").rate_at(t) for t in (0.0, 0.5)]
             [0.1, 0.05]
         """
+        if self.swa_rate and progress * self.epochs >= self.swa_begin - 1e-9:  # rounding of a step's progress
+            return self.swa_rate
         highest = self.learning_rate * (progress / self.warmup if progress < self.warmup else 1.0)
         if self.schedule == "cosine":
-            return highest * (1 + math.cos(math.pi * progress)) / 2
+            cycle = progress if self.snapshots == 1 else (self.snapshots * progress + 1e-9) % 1  # rounding, as above
+            return highest * (1 + math.cos(math.pi * cycle)) / 2
         passed = sum(progress >= milestone for milestone in self.milestones) if self.schedule == "step" else 0
         return float(highest * self.decay**passed)
 

@@ -241,6 +241,10 @@ def resolve(
     _refuse_idle(recipe, changes, ("milestones", "decay"), "schedule", "step")
     if recipe.optimizer == "sgd" and recipe.nesterov and not recipe.momentum:
         raise ConfigError("training.nesterov is true, but momentum is 0; set momentum above 0, or nesterov: false")
+    if recipe.swa_rate and not recipe.swa:
+        raise ConfigError(
+            f"training.swa_rate = {recipe.swa_rate:g} needs swa, and swa is 0; set swa: 0.25, or leave swa_rate null"
+        )
     if not recipe.net:
         raise ConfigError(
             f"recipe {name!r} has no net of its own; its paper's tables have {RECIPES[name].paper_nets}. Name the net"

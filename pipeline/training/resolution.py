@@ -19,7 +19,9 @@ from trueodds.processes import extensions
 
 log = logging.getLogger("pipeline.training")
 
-LOOP = "pipeline.training.loop"
+LOOP, ENSEMBLE = "pipeline.training.loop", "pipeline.training.ensemble"
+APART = ("separate", "interleaved")
+"""Values of `when` of penalties with gradients of their own."""
 
 
 def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> Plan:
@@ -53,6 +55,10 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
         _refuse_augmentation(recipe, method, dataset, kind)
     _check_held_out(method, recipe, held_out)
     _check_compile(method, recipe, dataset, kind)
+    _check_average(recipe)
+    _check_snapshots(recipe)
+    if recipe.sam:
+        _check_sharpness(method, recipe)
     if recipe.validate_every > 1 and recipe.selection != "last":
         raise ConfigError(
             f"training.validate_every is {recipe.validate_every}, and selection {recipe.selection} needs the"
@@ -65,7 +71,8 @@ def plan_of(training: Training, dataset: str, kind: Kind, *, held_out: bool) -> 
     named = [*training.method.split("+"), *(part.name for part in method.components)]
     registered = [*extensions.lookup("methods", named), *extensions.lookup("nets", [shape.name])]
     users = [file for extension in registered for file in extension.files() if file.suffix == ".py"]
-    code = code_hashes([LOOP, *shape.modules(), *method.modules()], users)
+    entry = LOOP if recipe.members == 1 else ENSEMBLE
+    code = code_hashes([entry, *shape.modules(), *method.modules()], users)
     code |= {extension.title: extension.sha256() for extension in registered}
     distributions = tuple(sorted({extension.distribution.requirement for extension in registered}))
     epochs = tuple(sorted(set(training.curves)))
@@ -176,6 +183,64 @@ def _check_compile(method: Composition, recipe: Recipe, dataset: str, kind: Kind
         raise ConfigError(
             f"{problem}, and method {method.name!r}: {' and '.join(again)} passes through the net again before a"
             " step's gradient is complete, which overwrites the graph's memory; set compile: features"
+        )
+
+
+def _check_average(recipe: Recipe) -> None:
+    """Raise ConfigError for averages of weights that contradict each other or average less than two epochs."""
+    if recipe.ema and recipe.swa:
+        raise ConfigError(
+            f"training.ema is {recipe.ema:g} and swa {recipe.swa:g}; a run keeps one average of its weights: set one of"
+            " them to 0"
+        )
+    if recipe.swa and recipe.epochs - recipe.swa_begin < 2:
+        raise ConfigError(
+            f"training.swa is {recipe.swa:g} of {recipe.epochs} epochs, which leaves fewer than two epochs to average;"
+            f" set it to {min(1.0, 2 / recipe.epochs):.3g} or more, or to 0"
+        )
+
+
+def _check_snapshots(recipe: Recipe) -> None:
+    """Raise ConfigError for settings that a snapshot ensemble does not support."""
+    if recipe.snapshots == 1:
+        return
+    problem = f"training.snapshots is {recipe.snapshots}"
+    if recipe.schedule != "cosine" or recipe.swa_rate or recipe.warmup:
+        raise ConfigError(
+            f"{problem}, which needs a cosine schedule in cycles, and schedule is {recipe.schedule}, warmup"
+            f" {recipe.warmup:g}, swa_rate {recipe.swa_rate:g}; set schedule: cosine, warmup: 0 and swa_rate: 0"
+        )
+    if recipe.epochs % recipe.snapshots:
+        nearest = max(1, round(recipe.epochs / recipe.snapshots)) * recipe.snapshots
+        raise ConfigError(
+            f"{problem}, and {recipe.epochs} epochs are not whole epochs for each cycle; set epochs: {nearest}"
+        )
+    if recipe.selection != "last" or recipe.ema or recipe.swa or recipe.head_epochs:
+        raise ConfigError(
+            f"{problem}, which keeps the nets at the ends of the cycles; selection is {recipe.selection}, ema"
+            f" {recipe.ema:g}, swa {recipe.swa:g}, head_epochs {recipe.head_epochs}; set selection: last, ema: 0,"
+            " swa: 0 and head_epochs: 0"
+        )
+    if recipe.members > 1:
+        raise ConfigError(
+            f"{problem} and members {recipe.members}; an ensemble is either of snapshots or of members: set one of them"
+            " to 1"
+        )
+
+
+def _check_sharpness(method: Composition, recipe: Recipe) -> None:
+    """Raise ConfigError for settings that sharpness-aware minimisation does not support."""
+    problem = f"training.sam is {recipe.sam:g}"
+    if recipe.compile == "graphs":
+        raise ConfigError(
+            f"{problem}, which moves the weights between two passes of a step, and compile is graphs; set compile:"
+            " features"
+        )
+    apart = [part.name for part in method.components if part.role == "meta" or part.options.get("when") in APART]
+    if apart:
+        raise ConfigError(
+            f"{problem}, and method {method.name!r}: {' and '.join(apart)} takes gradients of its own, for which there"
+            " are no worst weights; set sam: 0, or when: joint"
         )
 
 

@@ -12,11 +12,12 @@ import numpy.typing as npt
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from torch import nn
 
 from pipeline import nets
 from pipeline.data.dataset import DataSet
 from pipeline.data.raw import Inputs
-from pipeline.nets.net import Net
+from pipeline.nets.pool import Pool
 from pipeline.nets.text import WordNet, net_of
 from pipeline.training.batches import Batches
 from pipeline.training.files import SETTINGS, WEIGHTS
@@ -39,8 +40,8 @@ def read_settings(folder: Path, data: DataSet) -> dict[str, Any]:
     return settings
 
 
-def read_net(folder: Path, settings: dict[str, Any], data: DataSet) -> Net:
-    """Read the net that `TrainingResult.write` (`pipeline.training.training_result`) wrote into `folder`.
+def read_net(folder: Path, settings: dict[str, Any], data: DataSet) -> nn.Module:
+    """Read the net, or the pool of nets, that `TrainingResult.write` wrote into `folder`.
 
     Raises:
         FileError: A file is missing or damaged, or belongs to another net.
@@ -52,20 +53,24 @@ def read_net(folder: Path, settings: dict[str, Any], data: DataSet) -> Net:
             f" {' '.join(map(repr, distributions))}"
         )
     try:
-        net = net_of(nets.restore(settings["net"]), data)
+        recipe = settings["recipe"]
+        pooled = max(recipe["members"], recipe["snapshots"])
+        members = [net_of(nets.restore(settings["net"]), data) for _ in range(pooled)]
+        net: nn.Module = members[0] if pooled == 1 else Pool(members)
         net.load_state_dict(load_file(folder / WEIGHTS))
     except (SafetensorError, RuntimeError, KeyError, TypeError) as error:
         raise FileError(f"{folder / WEIGHTS} does not hold this net ({error}); run: dvc repro train") from None
     return net
 
 
-def scorer(net: Net, data: DataSet) -> Callable[[Inputs], npt.NDArray[np.float32]]:
+def scorer(net: nn.Module, data: DataSet) -> Callable[[Inputs], npt.NDArray[np.float32]]:
     """Return a function from rows of the data set's kind to logits (N, K), computed by the net in eval mode.
 
     Rows are normalised as the training rows were. It runs on CUDA if available. On the CPU the same rows give the same
     bytes.
     """
-    device = device_of("auto", fixed_sizes=not isinstance(net, WordNet))
+    of_words = any(isinstance(module, WordNet) for module in net.modules())
+    device = device_of("auto", fixed_sizes=not of_words)
     net = net.to(device).eval()
 
     def score(rows: Inputs) -> npt.NDArray[np.float32]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 from safetensors.torch import save
+from torch import nn
 
-from pipeline.nets.net import Net
 from pipeline.training.files import EPOCH_ROWS, EPOCHS, SETTINGS, WEIGHTS, empty_network
 from trueodds import logits
 from trueodds.files import atomic_write, write_bytes, write_json, write_npz
@@ -27,7 +27,7 @@ class TrainingResult:
     """The result of a training run.
 
     Attributes:
-        net: The net on the CPU in eval mode.
+        net: The net on the CPU in eval mode; for an ensemble, its `pipeline.nets.pool.Pool`.
         logits: Its logits (float32 N x C) for val and test.
         history: One row per epoch.
         epoch_rows: Arrays of the epochs that `training.curves` names
@@ -35,17 +35,19 @@ class TrainingResult:
         settings: Content of training.json. settings["notes"] has warnings for users of the rows, such as that the net
             learned from the validation rows.
         checkpoint: The checkpoint, which still exists. Remove it once the result is safely written.
+        other_checkpoints: Those of the other members of an ensemble.
     """
 
-    net: Net
+    net: nn.Module
     logits: dict[str, npt.NDArray[np.float32]]
     history: list[dict[str, Any]]
     epoch_rows: dict[str, npt.NDArray[Any]]
     settings: dict[str, Any]
     checkpoint: Checkpoint
+    other_checkpoints: tuple[Checkpoint, ...] = ()
 
     def write(self, folder: Path, logits_file: Path, data: DataSet) -> None:
-        """Write net and settings into `folder`, and the logits with their labels; then remove the checkpoint."""
+        """Write net and settings into `folder`, and the logits with their labels; then remove the checkpoints."""
         empty_network(folder)
         weights = {name: tensor.contiguous() for name, tensor in self.net.state_dict().items()}
         write_bytes(folder / WEIGHTS, save(weights))
@@ -54,7 +56,8 @@ class TrainingResult:
         write_npz(folder / EPOCH_ROWS, self.epoch_rows)
         splits = {split: logits.Logits(values, data.arrays[split][1]) for split, values in self.logits.items()}
         logits.write(logits_file, splits, self.settings["notes"])
-        self.checkpoint.remove()
+        for checkpoint in (self.checkpoint, *self.other_checkpoints):
+            checkpoint.remove()
 
 
 def write_epochs(path: Path, history: list[dict[str, Any]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +15,12 @@ from pipeline.methods.gradients import add_nothing, backward
 from pipeline.methods.looking_ahead import Descent, Meta
 from pipeline.methods.method import Method
 from pipeline.nets.net import Net
+from pipeline.training.averaging import WeightAverage
+from pipeline.training.batches import Batches
 from pipeline.training.machine.processes import ALONE, Processes, is_of_head
 from pipeline.training.plan import Plan
 from pipeline.training.recipe import Recipe
+from pipeline.training.sharpness import at_worst_weights
 from pipeline.training.start.freezing import BODY, freeze
 
 Row = dict[str, Any]
@@ -121,6 +124,8 @@ class TrainingState:
         optimizer: Its optimizer.
         method: The training method.
         selection: Selection of the final weights.
+        average: Average of the weights, or None.
+        snapshots: Weights at the ends of the finished cycles of a snapshot ensemble.
         vectors: Optimizer of word vectors, if the net learns them.
         history: Rows of the finished epochs.
         middle: Saved middle of the next epoch, after a kill.
@@ -138,6 +143,8 @@ class TrainingState:
     middle: dict[str, Any] | None = None
     rate: float = 0.0
     processes: Processes = ALONE
+    average: WeightAverage | None = None
+    snapshots: list[dict[str, Tensor]] = field(default_factory=list)
     _leak: list[Tensor] = field(default_factory=list)
 
     @classmethod
@@ -145,7 +152,37 @@ class TrainingState:
         """Return the state before the first step of this net."""
         recipe = plan.recipe
         selection, vectors = WeightSelection(recipe.selection), recipe.vectors_optimizer_of(net)
-        return cls(recipe, net, recipe.optimizer_of(net), plan.method.build(net), selection, vectors)
+        average = WeightAverage(recipe, net) if recipe.ema or recipe.swa else None
+        method = plan.method.build(net)
+        return cls(recipe, net, recipe.optimizer_of(net), method, selection, vectors, average=average)
+
+    @property
+    def measured_net(self) -> Net:
+        """Net that is measured, selected and kept: the average once there is one, else the net that learns."""
+        return self.average.net if self.average is not None and self.average.is_begun else self.net
+
+    def settle(self, rows: Batches) -> None:
+        """Prepare the measured net for a measurement (`WeightAverage.settle`); `rows` are the training rows."""
+        if self.average is not None:
+            self.average.settle(self.net, rows, len(self.history))
+
+    def end_step(self) -> None:
+        """Record the weights after a training step and its interleaved steps."""
+        if self.average is not None:
+            self.average.after_step(self.net)
+
+    def end_steps(self) -> None:
+        """Record the weights after the last step of an epoch, and let all processes agree."""
+        if self.average is not None:
+            self.average.after_epoch(self.net, len(self.history) + 1)
+        self.agree()
+
+    def finish(self) -> Net:
+        """Load the selected weights into the net, and return it."""
+        if self.measured_net is not self.net:
+            self.net.load_state_dict(self.measured_net.state_dict())
+        self.selection.take(self.net)
+        return self.net
 
     def begin_epoch(self, seed: int) -> Epoch:
         """Return the next epoch, or the interrupted one in its middle; freeze what does not learn in it."""
@@ -160,7 +197,9 @@ class TrainingState:
     def end_epoch(self, row: Row) -> None:
         """Record an epoch whose steps are done and measured."""
         self.history.append(row)
-        self.selection.offer(self.net, row)
+        self.selection.offer(self.measured_net, row)
+        if self.recipe.snapshots > 1 and len(self.history) * self.recipe.snapshots % self.recipe.epochs == 0:
+            self.snapshots.append({name: tensor.detach().clone() for name, tensor in self.net.state_dict().items()})
 
     def steps_done(self, per_epoch: int) -> int:
         """Return the number of finished steps of the run."""
@@ -188,6 +227,7 @@ class TrainingState:
         *,
         rows: int | None = None,
         decay: bool = True,
+        again: Callable[[], Tensor] | None = None,
     ) -> None:
         """Take one step of the optimizers.
 
@@ -199,15 +239,18 @@ class TrainingState:
             apart: Pairs (weight, penalty) of penalties with a gradient of their own.
             rows: Number of rows that the labels belong to; None means one label per row.
             decay: Whether the step applies weight decay.
+            again: Function that computes `loss` once more. If it is given, the step goes along its gradient at the
+                worst weights within `recipe.sam`.
         """
         for group in self.optimizer.param_groups:
             group["weight_decay"] = self.recipe.weight_decay if decay else 0.0
         self.net.zero_grad(set_to_none=True)
-        if self.recipe.reduction == "sum":
-            loss = loss * labels
-        elif rows is not None:
-            loss = loss * (labels / rows)
+        loss = self._reduce(loss, labels, rows)
         backward(loss, apart, self.net, add_nothing if self.processes.world == 1 else self._add_up)
+        if again is not None:
+            with at_worst_weights(self.net, self.recipe.sam):
+                self.net.zero_grad(set_to_none=True)
+                backward(self._reduce(again(), labels, rows), (), self.net)
         learning = [parameter for parameter in self.net.parameters() if parameter.requires_grad]
         for parameter, leak in zip(learning, self._leak, strict=bool(self._leak)):
             parameter.grad = leak if parameter.grad is None else parameter.grad + leak
@@ -220,6 +263,12 @@ class TrainingState:
         # Gradients that stay during the next forward pass fragment the memory: 45 of 790 MB.
         self.net.zero_grad(set_to_none=True)
 
+    def _reduce(self, loss: Tensor, labels: int, rows: int | None) -> Tensor:
+        """Return a batch's loss for a mean over its labels."""
+        if self.recipe.reduction == "sum":
+            return loss * labels
+        return loss if rows is None else loss * (labels / rows)
+
     def _add_up(self, gradients: Sequence[Tensor]) -> None:
         """Sum gradients over processes."""
         self.processes.add_up(gradients, is_of_head(self.net))
@@ -228,6 +277,8 @@ class TrainingState:
         """Give all processes the first one's net and learners; until then, statistics of batch normalisation differ."""
         if self.processes.world > 1:
             self.processes.agree([*self.net.state_dict().values()])
+            if self.average is not None:
+                self.processes.agree(self.average.tensors())
             self.method.restore(self.processes.from_first(self.method.state()))
 
     def to_dict(self, epoch: Epoch | None = None) -> dict[str, Any]:
@@ -237,8 +288,10 @@ class TrainingState:
             "optimizer": self.optimizer.state_dict(),
             "method": self.method.state(),
             "selection": self.selection.state(),
+            "average": None if self.average is None else self.average.state(),
             "rng": torch.get_rng_state(),
             "cuda_rng": torch.cuda.get_rng_state() if next(self.net.parameters()).is_cuda else None,
+            "snapshots": self.snapshots,
             "history": self.history,
             "middle": None if epoch is None else epoch.to_dict(),
         }
@@ -250,7 +303,10 @@ class TrainingState:
         self.rate = float(self.optimizer.param_groups[0]["lr"])
         self.method.restore(state["method"])
         self.selection.restore(state["selection"])
+        if self.average is not None:
+            self.average.restore(state["average"])
         torch.set_rng_state(state["rng"].cpu())
         if state["cuda_rng"] is not None:
             torch.cuda.set_rng_state(state["cuda_rng"].cpu())
+        self.snapshots = state["snapshots"]
         self.history, self.middle = state["history"], state["middle"]

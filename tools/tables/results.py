@@ -43,6 +43,8 @@ COMMANDS = {
     "tabular": "python -m benchmarks.evidence.tabular --archive FILE",
     "regime": "python -m benchmarks.training.regime",
     "studies": "python -m benchmarks.training.studies --table --only overfit",
+    "noisy_digits_regime": "python -m benchmarks.training.regime --of noisy-digits",
+    "noisy_digits": "python -m benchmarks.training.studies --table --only noisy-digits",
     "labelling": "python -m benchmarks.evidence.labelling",
     "sequential": "python -m benchmarks.alarms.sequential",
     "headline": "python -m benchmarks.evidence.headline --streams 60",

@@ -43,12 +43,13 @@ class TrainingError(UserError, RuntimeError):
 def measure(plan: Plan, state: TrainingState, epoch: Epoch, batches: SplitBatches, folder: Path) -> Row:
     """Return the row of a finished epoch; a method that adapts to the validation rows learns here.
 
-    Between two validations (`validate_every`) only values from the steps are measured; the others are None.
+    Between two validations (`validate_every`) only values from the steps are measured; the others are None. With an
+    average of the weights, values from the steps are of the net that learns, and the others of the average.
 
     Raises:
         TrainingError: A loss, logits, or the parameters of a meta part are no longer finite.
     """
-    net, method, number = state.net, state.method, len(state.history) + 1
+    method, number = state.method, len(state.history) + 1
     progress = number / plan.recipe.epochs
     if not method.meta.finite():
         raise TrainingError(
@@ -59,6 +60,9 @@ def measure(plan: Plan, state: TrainingState, epoch: Epoch, batches: SplitBatche
     method.after_steps(logits, labels)
     due = number % plan.recipe.validate_every == 0 or number == plan.recipe.epochs or number in plan.curves
     looked_at = due and (plan.curves or method.exponent)
+    net = state.measured_net
+    if due:
+        state.settle(batches.train)
     val = outputs(net, batches.val, progress) if due else None
     test = outputs(net, batches.test, progress) if looked_at else None
     if val is not None:
