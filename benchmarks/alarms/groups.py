@@ -76,7 +76,7 @@ def overlapping(rows: Pool, truth: str, streams: int, with_p: int) -> dict[str, 
             right_N = rng.random(A_DAY) < rows.chances[TRUTHS[truth]][drawn_N]
             tags = overlapping_tags(rows, drawn_N, shares)
             alarm = alarm.advance(rows.confidence_M[drawn_N], right_N, tags)
-            false_SD[s, day] = bool(alarm.marked())
+            false_SD[s, day] = bool(alarm.marks())
             if s < with_p:
                 confidences.append(rows.confidence_M[drawn_N])
                 rights.append(right_N)
@@ -87,7 +87,7 @@ def overlapping(rows: Pool, truth: str, streams: int, with_p: int) -> dict[str, 
                     c_N, a_N = np.concatenate(confidences), np.concatenate(rights)
                     p = [ece_test(CalibrationSums.from_top(c_N[of], a_N[of])).p_value for of in rows_of.values()]
                     one_look_SD[s, day] = any(benjamini_hochberg(p, FALSE_DISCOVERY_RATE))
-        ever += bool(alarm.ever_marked())
+        ever += bool(alarm.lasting_marks())
     found = {"false_share": float(false_SD.mean(axis=0).max()), "ever_marked": ever / streams}
     one_look = {} if not with_p else {"one_look_share": float(one_look_SD.mean(axis=0).max())}
     return found | one_look | {"any_look": float(false_SD.any(axis=1).mean())}
@@ -111,9 +111,9 @@ def many(rows: Pool, truth: str, streams: int, off_tags: int) -> dict[str, Any]:
             wrong_by_N = np.where(off_G[tag_N], rows.confidence_M[drawn_N] - OFF, chance_N)
             tags = [names[g] for g in tag_N]
             alarm = alarm.advance(rows.confidence_M[drawn_N], rng.random(len(tag_N)) < wrong_by_N, tags)
-            false_SD[s, day] = false_share(alarm.marked(), off)
-        ever += any(name not in off for name in alarm.ever_marked())
-        found_tags += len(off.intersection(alarm.marked())) / max(off_tags, 1)
+            false_SD[s, day] = false_share(alarm.marks(), off)
+        ever += any(name not in off for name in alarm.lasting_marks())
+        found_tags += len(off.intersection(alarm.marks())) / max(off_tags, 1)
     found = {"false_share": float(false_SD.mean(axis=0).max()), "ever_marked": ever / streams}
     return found | ({"found": found_tags / streams} if off_tags else {})
 
@@ -133,10 +133,10 @@ def power(rows: Pool, kind: str, streams: int) -> dict[str, Any]:
             less_N = OFF * (np.isin(tag_N, at_G) & ((kind == "everywhere") | ((c_N > 0.5) & (c_N <= 0.8))))
             right_N = rng.random(len(tag_N)) < c_N - less_N
             alarm = alarm.advance(c_N, right_N, [[f"tag {g}"] for g in tag_N])
-            marks, labels = set(alarm.marked()), float((look + 1) * BLOCK)
+            marks, labels = set(alarm.marks()), float((look + 1) * BLOCK)
             for g in at_G.tolist():
                 alone[g] = alone[g].advance_each(c_N[tag_N == g], right_N[tag_N == g])[0]
-                reached = (f"tag {g}" in marks, f"tag {g}" in alarm.ever_marked(), alone[g].is_alarmed())
+                reached = (f"tag {g}" in marks, f"tag {g}" in alarm.lasting_marks(), alone[g].is_alarmed())
                 for name, one in zip(after, reached, strict=True):
                     if one:
                         first[name][g] = min(first[name][g], labels)
@@ -151,7 +151,7 @@ def power(rows: Pool, kind: str, streams: int) -> dict[str, Any]:
 def markdown(record: dict[str, Any]) -> str:
     """Return the tables of docs/explanation/results.md."""
     lines = [
-        "| tags | confidences | truth | false share of the marked, highest look | one-look marks | ever marked falsely |",
+        "| tags | confidences | truth | false marks, highest look | one-look marks | falsely marked for good |",
         "|---" * 6 + "|",
     ]
     for one in record["sound"]:

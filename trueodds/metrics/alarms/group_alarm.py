@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
 from trueodds.metrics.alarms.payoffs import Payoffs, payoffs
 from trueodds.metrics.alarms.sequential import BLOCK, EProcess
@@ -23,6 +22,7 @@ from trueodds.sums.inputs import Array, as_numbers, check_alpha, check_top, is_n
 Integers = npt.NDArray[np.int64]
 MOST_GROUPS = 100
 """Number of groups that get a place, unless another number is chosen."""
+_COLUMNS = ("names", "blocks", "log_wealth", "rest", "marked_after")
 
 
 def e_benjamini_hochberg(log_e_G: npt.ArrayLike, weight_G: npt.ArrayLike, alpha: float = 0.05) -> npt.NDArray[np.bool_]:
@@ -91,14 +91,14 @@ class GroupAlarm(StoredState):
     If all places are taken, labels of further groups are counted in `left_out` and their groups are not tested. No
     group ever loses its place, since giving a place away because its evidence is small would void the guarantee.
 
-    **marked.** At each look, `e_benjamini_hochberg` of the CURRENT evidence at `alpha`. A look may be any stopping time
+    **marks.** At each look, `e_benjamini_hochberg` of the CURRENT evidence at `alpha`. A look may be any stopping time
     of the stream, such as every midnight, or the moment at which something looks odd. There E[E_g] <= 1 for each true
     null (optional stopping), however groups overlap. So at each look the expected share of groups within the tolerance
     among the marked is at most alpha. A mark may go again.
 
-    **ever_marked.** Groups with w_g E_g >= 2 / alpha at the end of some block of theirs. This list has a budget of its
-    own, alpha / 2: with a probability of at least 1 - alpha / 2 it never holds a group within the tolerance. Proof: by
-    Ville's inequality, a true null reaches E_g >= 2 / (alpha w_g) with a probability of at most alpha w_g / 2, and the
+    **lasting_marks.** Groups with w_g E_g >= 2 / alpha at the end of some block of theirs. This list has a budget of
+    its own, alpha / 2: with a probability of at least 1 - alpha / 2 it never holds a group within the tolerance. Proof:
+    by Ville's inequality, a true null reaches E_g >= 2 / (alpha w_g) with a probability of at most alpha w_g / 2, and the
     sum of these is at most alpha / 2 (union bound). Such a mark stays.
 
     Both assume that the time at which a label arrives does not depend on whether its answer was right.
@@ -110,7 +110,7 @@ class GroupAlarm(StoredState):
         >>> alarm = metrics.GroupAlarm.start()
         >>> groups = [["night", "camera 2"], ["camera 2"]] * 200
         >>> alarm = alarm.advance([0.9] * 400, [False, True] * 200, groups)
-        >>> alarm.marked(), alarm.ever_marked()
+        >>> alarm.marks(), alarm.lasting_marks()
         (['night', 'camera 2'], ['night', 'camera 2'])
     """
 
@@ -168,6 +168,12 @@ class GroupAlarm(StoredState):
         return weight_G
 
     @property
+    def threshold_G(self) -> Array:
+        """E-value of each group at which it is marked for good."""
+        threshold_G: Array = 2 / (self.alpha * self.weight_G)
+        return threshold_G
+
+    @property
     def labels_G(self) -> Integers:
         """Number of labels of each group."""
         return np.array(self.blocks, np.int64) * BLOCK + np.array([len(rest) for rest in self.rest], np.int64)
@@ -183,18 +189,16 @@ class GroupAlarm(StoredState):
             wealth_GK[open_G] = _step(wealth_GK[open_G], paid_GK, blocks_G[open_G] + 1)
         return EProcess.value(wealth_GK, table.log_weight_K, blocks_G + open_G)
 
-    def marked(self) -> list[str]:
+    def marks(self) -> list[str]:
         """Return the groups that are marked at this look, in the order of their places."""
         chosen_G = e_benjamini_hochberg(self.log_e_G, self.weight_G, self.alpha)
         return [name for name, chosen in zip(self.names, chosen_G, strict=True) if chosen]
 
-    def ever_marked(self) -> list[str]:
+    def lasting_marks(self) -> list[str]:
         """Return the groups that have ever been marked for good, in the order of their places."""
         return [name for name, after in zip(self.names, self.marked_after, strict=True) if after is not None]
 
-    def advance(
-        self, confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike, groups: Sequence[Iterable[str]]
-    ) -> Self:
+    def advance(self, confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike, groups: Sequence[Iterable[str]]) -> Self:
         """Return the state after more labels, in the order of their arrival.
 
         The result is bit-for-bit the same however a stream is divided into calls.
@@ -255,7 +259,7 @@ class GroupAlarm(StoredState):
 
     def _advance(self, rows_of: list[Integers], signed_N: Integers) -> Self:
         """Commit the whole blocks of all groups, the first of each group together, then the second, ..."""
-        table, threshold_G = payoffs("ece", self.tolerance), -np.log(self.alpha / 2 * self.weight_G)
+        table, threshold_G = payoffs("ece", self.tolerance), np.log(self.threshold_G)
         blocks_G, wealth_GK = self._arrays(table)
         rest, marked_after = list(self.rest), list(self.marked_after)
         paid_of: dict[int, Array] = {}
@@ -292,21 +296,19 @@ class GroupAlarm(StoredState):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain numbers, which `from_json` restores exactly."""
-        groups = zip(self.names, self.blocks, self.log_wealth, self.rest, self.marked_after, strict=True)
-        keys = ("name", "blocks", "log_wealth", "rest", "marked_after")
-        columns = ("names", *keys[1:])
-        tree = {"form": self.form, **{f: getattr(self, f) for f in self.__dataclass_fields__ if f not in columns}}
-        for column in columns:
-            tree[column] = []
-        for group in groups:
-            for column, value in zip(columns, group, strict=True):
-                tree[column].append(list(value) if isinstance(value, tuple) else value)
-        return tree
+        columns = {
+            name: [list(value) if isinstance(value, tuple) else value for value in getattr(self, name)]
+            for name in _COLUMNS
+        }
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _COLUMNS}
+        return {"form": self.form, **plain, **columns}
 
     @classmethod
     def _restore(cls, tree: dict[str, Any]) -> Self:
         state = cls.start(tree["tolerance"], tree["alpha"], tree["places"], equal=tree["equal"])
-        columns = {name: tuple(tree[name]) for name in ("names", "blocks", "log_wealth", "rest", "marked_after")}
+        columns: dict[str, Any] = {
+            name: tuple(tree[name]) for name in ("names", "blocks", "log_wealth", "rest", "marked_after")
+        }
         if len({len(column) for column in columns.values()}) > 1 or len(columns["names"]) > state.places:
             raise ValueError(f"the groups' columns have different lengths, or more than {state.places} groups")
         if len(set(columns["names"])) < len(columns["names"]) or not all(isinstance(n, str) for n in columns["names"]):
@@ -330,10 +332,10 @@ class GroupAlarm(StoredState):
         return replace(state, labels=tree["labels"], left_out=tree["left_out"], **columns)
 
 
-def _log_paid(table: Payoffs, signed: Integers) -> Array:
+def _log_paid(table: Payoffs, signed_cell: Integers) -> Array:
     """Return the log payoffs of labels, given as signed cells, on a new last axis of bets."""
-    cell = np.abs(signed) - 1
-    paid: Array = np.where((signed > 0)[..., None], table.log_right_CK[cell], table.log_wrong_CK[cell])
+    cell = np.abs(signed_cell) - 1
+    paid: Array = np.where((signed_cell > 0)[..., None], table.log_right_CK[cell], table.log_wrong_CK[cell])
     return paid
 
 
