@@ -98,7 +98,7 @@ class GroupAlarm(StoredState):
 
     **lasting_marks.** Groups with w_g E_g >= 2 / alpha at the end of some block of theirs. This list has a budget of
     its own, alpha / 2: with a probability of at least 1 - alpha / 2 it never holds a group within the tolerance. Proof:
-    by Ville's inequality, a true null reaches E_g >= 2 / (alpha w_g) with a probability of at most alpha w_g / 2, and the
+    by Ville's inequality, a true null reaches E_g >= 2 / (alpha w_g) with a probability of at most alpha w_g / 2. The
     sum of these is at most alpha / 2 (union bound). Such a mark stays.
 
     Both assume that the time at which a label arrives does not depend on whether its answer was right.
