@@ -157,5 +157,5 @@ def test_refusals() -> None:
         e_benjamini_hochberg([1.0, 2.0], [0.6, 0.6])
     with pytest.raises(ValueError, match=r"one length"):
         e_benjamini_hochberg([1.0], [0.5, 0.5])
-    with pytest.raises(ValueError, match=r"log_e holds NaN"):
+    with pytest.raises(ValueError, match=r"log_e holds nan"):
         e_benjamini_hochberg([math.nan], [1.0])

@@ -62,7 +62,7 @@ def e_benjamini_hochberg(log_e_G: npt.ArrayLike, weight_G: npt.ArrayLike, alpha:
     if log_e.ndim != 1 or weight.shape != log_e.shape:
         raise ValueError(f"log_e {log_e.shape} and weight {weight.shape} must be vectors of one length")
     if np.isnan(log_e).any():
-        raise ValueError("log_e holds NaN; allowed are natural logarithms of e-values, also -inf")
+        raise ValueError("log_e holds nan; allowed are natural logarithms of e-values, also -inf")
     if not (weight > 0).all() or weight.sum() > 1 + 1e-9:
         raise ValueError(f"weights sum to {weight.sum():g}; allowed are weights above 0 with a sum of at most 1")
     evidence_G = log_e + np.log(weight)
