@@ -11,8 +11,9 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline  # FastAPI whose /docs needs no CDN
 
-from service.alarm import alarm_route, webhook_route
+from service.alarm import alarm_route, groups_route, webhook_route
 from service.alarm.coverage_watch import CoverageWatch
+from service.alarm.group_watch import GroupWatch
 from service.alarm.notices import KINDS as NOTICES
 from service.alarm.notices import NoticeWatch
 from service.alarm.watch import PromiseWatch, Watch
@@ -77,6 +78,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
                 Watch(*told),
                 PromiseWatch(*told),
                 CoverageWatch(*told),
+                GroupWatch(*told),
                 *(NoticeWatch(*told, kind) for kind in NOTICES),
             ]
             async with _background(housekeeping, pairs, *(watch.keep_watching() for watch in watches)):
@@ -110,7 +112,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             labelled_route.router,
         ),
         *(voiding_route.router, settling_route.router),
-        *(stored_route.router, report_route.router, question_route.router, alarm_route.router, webhook_route.router),
+        *(stored_route.router, report_route.router, question_route.router),
+        *(alarm_route.router, groups_route.router, webhook_route.router),
     )
     if runtime.settings.read_only:
         app.add_middleware(ReadOnly)
@@ -175,5 +178,7 @@ def _examples(runtime: Runtime) -> LiveExamples:
             "/admin/alarm/acknowledge": alarm_route.examples(engine.version),
             "/admin/recalibration/undecided": webhook_route.examples(engine.version),
             "/admin/alarm/rearm": alarm_route.rearming_examples(engine.version),
+            "/admin/alarm/groups/acknowledge": groups_route.examples(engine.version),
+            "/admin/alarm/groups/rearm": groups_route.rearming_examples(engine.version),
         },
     )

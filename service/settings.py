@@ -336,6 +336,11 @@ class Settings(BaseSettings):
         description="Also watch the levels of ordered classes: the alarm then collects evidence that the ECE of the"
         ' probability of some "at least level k" is larger than the tolerance.',
     )
+    alarm_groups: bool = Field(
+        False,
+        description="Also call the webhooks when a tag or a predicted class is marked for good. The report shows marks"
+        " in any case.",
+    )
     alarm_propensity_floor: float = Field(
         0.05,
         gt=0,

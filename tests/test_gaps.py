@@ -64,6 +64,8 @@ BY_NAME: dict[str, Array] = {
     "wrong_N": ~RIGHT,
     "risk_N": np.full(N, 0.2),
     "at_least_NK": at_least(P),
+    "log_e_G": RNG.normal(size=4),
+    "weight_G": np.full(4, 0.25),
     "reached_NK": Y[:, None] >= np.arange(1, P.shape[1]),
 }
 """Values of the arguments that are arrays, by their names."""
@@ -82,10 +84,12 @@ GIVEN: dict[str, Any] = {
     "binning": "width",
     "least": -1.0,
     "most": 1.0,
+    "groups": [["a"]] * N,
 }
 """Of the others without a default."""
 STARTED: dict[type, Any] = {
     metrics.EProcess: lambda: metrics.EProcess.start(null="ece", tolerance=0.02),
+    metrics.GroupAlarm: lambda: metrics.GroupAlarm.start(),
     metrics.OrderedEProcess: lambda: metrics.OrderedEProcess.start(P.shape[1]),
     metrics.PartitionEProcess: lambda: metrics.PartitionEProcess.start(),
     metrics.PositiveEProcess: lambda: metrics.PositiveEProcess.start(),

@@ -3,6 +3,8 @@
 from service.alarm.advice import advice_of
 from service.alarm.coverage import COVERAGE, CoverageState
 from service.alarm.coverage_readings import set_coverage
+from service.alarm.group_readings import group_alarms
+from service.alarm.groups import GROUPS, GroupState
 from service.alarm.promise import PROMISE, PromiseState
 from service.alarm.promise_readings import acting_alone
 from service.alarm.readings import alarm_of
@@ -11,12 +13,15 @@ from service.alarm.state import ALARM, AlarmState
 __all__ = [
     "ALARM",
     "COVERAGE",
+    "GROUPS",
     "PROMISE",
     "AlarmState",
     "CoverageState",
+    "GroupState",
     "PromiseState",
     "acting_alone",
     "advice_of",
     "alarm_of",
+    "group_alarms",
     "set_coverage",
 ]

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from service.alarm.coverage import COVERAGE, CoverageState, restarting_sets, taking_sets
 from service.alarm.evidence import Delivery
+from service.alarm.groups import GROUPS, GroupState, restarting_groups, taking_groups
 from service.alarm.promise import PROMISE, PromiseState, restarting_promise, taking_promise
 from service.alarm.promise_readings import acting_alone
 from service.alarm.readings import alarm_of
@@ -74,7 +75,7 @@ def restarting(settings: Settings) -> Callable[[Any, int], tuple[Any, int] | Non
     return step
 
 
-WatchedState = AlarmState | PromiseState | CoverageState
+WatchedState = AlarmState | PromiseState | CoverageState | GroupState
 
 
 class Paging(Protocol):
@@ -367,14 +368,20 @@ class PromiseWatch(Watch):
 
 def restarts(settings: Settings) -> dict[str, Callable[[Any, int], tuple[Any, int] | None]]:
     """Return the functions that restart evidence whose labels were voided, by state name."""
-    return {ALARM: restarting(settings), PROMISE: restarting_promise, COVERAGE: restarting_sets}
+    return {
+        ALARM: restarting(settings),
+        PROMISE: restarting_promise,
+        COVERAGE: restarting_sets,
+        GROUPS: restarting_groups,
+    }
 
 
 async def update_evidence(store: Store, version: Version, settings: Settings) -> None:
-    """Take the stored labels into the evidence about a version, and about its promise and sets if it has them."""
+    """Take the stored labels into the evidence about a version and its groups, and about its promise and sets."""
     key = version.key
     needs = needs_levels(settings, version)
     await store.update_state(*key, ALARM, taking(settings, version), needs_levels=needs)
+    await store.update_state(*key, GROUPS, taking_groups(len(version.classes), settings))
     if (promise := version.act_alone) is not None:
         await store.update_state(*key, PROMISE, taking_promise(promise, settings))
     if version.set_rules:

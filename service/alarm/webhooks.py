@@ -20,6 +20,7 @@ SEND_SECONDS = 10.0
 """Time within which a webhook must answer."""
 ALARM, TRIAL, UNDECIDED = "calibration-alarm", "calibration-alarm-test", "recalibration-undecided"
 BROKEN, QUESTION, UNCOVERED = "promise-broken", "question-notice", "sets-do-not-cover"
+GROUP = "group-alarm"
 """Types of messages."""
 
 

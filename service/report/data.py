@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from service.alarm import ALARM, COVERAGE, PROMISE
+from service.alarm import ALARM, COVERAGE, GROUPS, PROMISE
 from service.errors import ServiceError
 from service.report.query import ReportQuery, unknown_tag
 from service.report.recent import RecentLabels, select_labels
@@ -77,6 +77,8 @@ class ReportData:
     """State of the evidence about the promise to act alone, as it is stored; None without a promise."""
     coverage: Any
     """State of the evidence about conformal sets, as it is stored; None without sets."""
+    group_alarms: Any
+    """State of the evidence about tags and classes, as it is stored."""
     acted_count: int
     """Number of answers so far that acted alone."""
     questions: list[QuestionCounts]
@@ -121,6 +123,7 @@ async def read(runtime: Runtime, recent: RecentLabels, version: Version, query: 
         alarm=await store.read_state(*key, ALARM),
         promise=await store.read_state(*key, PROMISE) if version.act_alone else None,
         coverage=await store.read_state(*key, COVERAGE) if version.set_rules else None,
+        group_alarms=await store.read_state(*key, GROUPS),
         acted_count=await store.count_acting_answers(*key) if version.act_alone else 0,
         groups=await sums_of_groups(store, version, query) if query.by else None,
         trend=await periods_of(store, version, query, class_and_tag) if query.trend else None,

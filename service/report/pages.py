@@ -79,6 +79,7 @@ def render(
         choice=part("choice"),
         acknowledgement=Markup() if read_only else part("acknowledgement"),
         rearming=Markup() if read_only else part("rearming"),
+        group_forms=Markup() if read_only or report.groups is None else part("group_forms"),
         first_steps=Markup() if read_only else part("first_steps"),
         footer=part("footer"),
     )

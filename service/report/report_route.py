@@ -11,7 +11,17 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
-from service.alarm import AlarmState, CoverageState, PromiseState, acting_alone, advice_of, alarm_of, set_coverage
+from service.alarm import (
+    AlarmState,
+    CoverageState,
+    GroupState,
+    PromiseState,
+    acting_alone,
+    advice_of,
+    alarm_of,
+    group_alarms,
+    set_coverage,
+)
 from service.http import documentation
 from service.http.parameters import Moment
 from service.report import pages
@@ -25,6 +35,7 @@ from service.store import MAX_LAST, StoreError
 from service.store.rows import Version
 from trueodds.processes.choices import TOLERANCE, ReportBy
 from trueodds.reports import (
+    Marks,
     Report,
     ReportOptions,
     first_checks,
@@ -39,6 +50,7 @@ from trueodds.reports import (
 from trueodds.reports.resolution import RoundedFigures, rounded_figures_of_sums
 from trueodds.reports.schemas import NO_TAG, Check, Maturing, Verdict
 from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
+from trueodds.reports.schemas.group_alarms import GroupAlarms, GroupKind
 from trueodds.reports.schemas.sets import SetCoverage
 from trueodds.sums.bins import COARSE_CELLS
 
@@ -151,7 +163,8 @@ async def calibration_report(
     report = await asyncio.to_thread(compose, data, subject, query, runtime.settings, str(request.base_url))
     if is_off(report) and query.last is None:
         places = await read_checks(runtime.store, subject, query, data)
-        report.checks = await asyncio.to_thread(checks_of, places, query, positive=report.positive is not None)
+        positive = report.positive is not None
+        report.checks = await asyncio.to_thread(checks_of, places, query, report.groups, positive=positive)
     if html:
         read_only = runtime.settings.read_only
         text = await asyncio.to_thread(pages.render, report, request.query_params, read_only=read_only)
@@ -159,7 +172,9 @@ async def calibration_report(
     return Response(report.model_dump_json(), media_type="application/json", headers={"vary": "accept"})
 
 
-def checks_of(data: CheckData, query: ReportQuery, *, positive: bool = False) -> list[Check]:
+def checks_of(
+    data: CheckData, query: ReportQuery, groups: GroupAlarms | None = None, *, positive: bool = False
+) -> list[Check]:
     """Return what to look at first when a model is off.
 
     Sums by tag and class are kept on 60 cells. If the query's bins do not fit these, the default number of bins is
@@ -168,6 +183,7 @@ def checks_of(data: CheckData, query: ReportQuery, *, positive: bool = False) ->
     Args:
         data: Sums by time, tag and class.
         query: The query of the report.
+        groups: Alarms by tag and class.
         positive: See `first_checks`.
     """
     options, default = query.options, ReportOptions()
@@ -175,10 +191,27 @@ def checks_of(data: CheckData, query: ReportQuery, *, positive: bool = False) ->
     options = replace(options, cells=COARSE_CELLS)
     return first_checks(
         trend_of(*data.trend, query.options),
-        tags_of(data.tags, options),
-        slices_of(data.classes, options),
+        tags_of(data.tags, options, marks_of(groups, "tag", query)),
+        slices_of(data.classes, options, marks_of(groups, "class", query)),
         positive=positive,
     )
+
+
+def marks_of(groups: GroupAlarms | None, about: GroupKind, query: ReportQuery) -> Marks | None:
+    """Return the marks of the alarms by group for a table of all answers so far. None for another window."""
+    if groups is None or not query.window.is_everything:
+        return None
+    return Marks(groups.marks(about), groups.tolerance)
+
+
+def groups_of(data: ReportData, version: Version, settings: Settings) -> GroupAlarms:
+    """Return the report's part about alarms by tag and class, over all labels so far.
+
+    Raises:
+        StoreError: The evidence about the groups is damaged.
+    """
+    state = GroupState.read(data.group_alarms, len(version.classes), settings)
+    return group_alarms(state, version.classes, has_corrections=data.corrected_block is not None)
 
 
 def observed_notes(version: Version) -> list[str]:
@@ -277,6 +310,11 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         )
     except StoreError as error:
         notes.append(f"The alarm is unavailable: {error}.")
+    groups: GroupAlarms | None = None
+    try:
+        groups = groups_of(data, version, settings)
+    except StoreError as error:
+        notes.append(f"The alarms by group are unavailable, so marks hold for one look: {error}.")
     acting: ActingAlone | None = None
     try:
         acting = acting_of(data, version, settings)
@@ -297,8 +335,12 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         acting=acting,
         corrections=data.corrected_count,
         versions=slices_of(data.versions, options),
-        classes=slices_of(data.groups, options) if data.groups is not None and query.by == "class" else None,
-        tags=tags_of(data.groups, options) if data.groups is not None and query.by == "tag" else None,
+        classes=slices_of(data.groups, options, marks_of(groups, "class", query))
+        if data.groups is not None and query.by == "class"
+        else None,
+        tags=tags_of(data.groups, options, marks_of(groups, "tag", query))
+        if data.groups is not None and query.by == "tag"
+        else None,
         confidence_sources=sources_of(data.groups, options)
         if data.groups is not None and query.by == "confidence_source"
         else None,
@@ -307,6 +349,7 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         notes=notes,
         next_steps=_next_steps(maturing, settings),
     )
+    report.groups = groups
     report.held, report.maturing = held_of(data.held_labels), maturing
     try:
         report.sets = sets_of(data, version, settings, report)

@@ -12,6 +12,7 @@ import onnxruntime as ort
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from service.alarm.evidence import NULLS
+from service.alarm.groups import KINDS, GroupState
 from service.alarm.readings import Standing
 from service.alarm.state import AlarmState
 from service.store.decision_rows import Notice, QuestionCounts
@@ -43,6 +44,8 @@ class VersionState:
     """Matured answers; None without a maturity window."""
     sets: SetCoverage | None = None
     """Live coverage of conformal sets; None without sets."""
+    groups: GroupState | None = None
+    """Evidence about tags and classes; None if it is damaged."""
 
     @property
     def key(self) -> list[str]:
@@ -91,6 +94,7 @@ class Gauges:
             *_evidence(states),
             *_acting(states),
             *_sets(states),
+            *_groups(states),
             *_maturing(states),
             _ready_gauge(intended_versions),
             _altered_gauge(changes),
@@ -232,6 +236,25 @@ def _sets(states: Sequence[VersionState]) -> list[Metric]:
             for family, value in zip(families, (*values, one.alarm.state == "fired"), strict=True):
                 place = [*state.key, f"{one.level:.6g}"]
                 family.add_metric(place, float("nan") if value is None else float(value))
+    return list(families)
+
+
+def _groups(states: Sequence[VersionState]) -> list[Metric]:
+    texts = {
+        "watched": "Tags, or predicted classes, with an alarm of their own: at most 100 each",
+        "marked": "Those whose evidence of a calibration error above the tolerance marks them at this look",
+        "ever_marked": "Those that are marked for good",
+        "unacknowledged": "Those that are marked for good and that nobody has acknowledged",
+    }
+    families = [GaugeMetricFamily(f"trueodds_groups_{n}", text, labels=[*KEY, "by"]) for n, text in texts.items()]
+    for state in states:
+        for kind in KINDS if state.groups else ():
+            assert state.groups is not None
+            alarm, marks = state.groups.alarm(kind), [mark for mark in state.groups.marks if mark.about == kind]
+            unknown = sum(mark.acknowledged is None for mark in marks)
+            values = (len(alarm.names), len(alarm.marks()), len(marks), unknown)
+            for family, value in zip(families, values, strict=True):
+                family.add_metric([*state.key, kind], float(value))
     return list(families)
 
 

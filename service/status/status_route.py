@@ -11,7 +11,18 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 from starlette.responses import RedirectResponse, Response
 
-from service.alarm import ALARM, COVERAGE, PROMISE, AlarmState, CoverageState, PromiseState, acting_alone, set_coverage
+from service.alarm import (
+    ALARM,
+    COVERAGE,
+    GROUPS,
+    PROMISE,
+    AlarmState,
+    CoverageState,
+    GroupState,
+    PromiseState,
+    acting_alone,
+    set_coverage,
+)
 from service.alarm.readings import Standing, standing
 from service.http import documentation, error_answers, keys
 from service.http.json_body import JSON
@@ -120,7 +131,8 @@ async def metrics(request: Request) -> Response:
         acting = await _read_acting(runtime, version, sums.answers)
         matured = await runtime.store.read_maturity_counts(*version.key)
         sets = await _read_sets(runtime, version, sums)
-        states.append(VersionState(version, sums, *alarm, acting, matured, sets))
+        groups = await _read_groups(runtime, version)
+        states.append(VersionState(version, sums, *alarm, acting, matured, sets, groups))
     held = await runtime.store.read_held()
     of_questions = await runtime.store.read_questions(), await runtime.store.read_notices()
     archive = await runtime.store.read_archive()
@@ -165,6 +177,15 @@ async def _read_sets(runtime: Runtime, version: Version, sums: AnswerSums) -> Se
         tree = await runtime.store.read_state(*version.key, COVERAGE)
         state = CoverageState.read(tree, version.set_rules, runtime.settings)
         return set_coverage(state, version.classes, is_chosen=is_chosen)
+    except StoreError:
+        return None
+
+
+async def _read_groups(runtime: Runtime, version: Version) -> GroupState | None:
+    """Read the evidence about a version's tags and classes; None if it is damaged."""
+    tree = await runtime.store.read_state(*version.key, GROUPS)
+    try:
+        return GroupState.read(tree, len(version.classes), runtime.settings)
     except StoreError:
         return None
 

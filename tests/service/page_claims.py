@@ -458,7 +458,21 @@ TODO: list[tuple[str, Claim]] = [
         rf" (.*), whose calibration error is {E}, while chance alone shows up to {E} \({N} labels?\)\.",
         marked,
     ),
+    (
+        rf"(Both|All \d+|{N} of \d+) (tags|predicted classes) (?:is|are) off by more than [\d.]+(?:, the clearest)?:"
+        rf" (.*), right {P} of the time while it says {P} \({N} labels?\)\.",
+        marked,
+    ),
+    (
+        rf"(Both|All \d+|{N} of \d+) (tags|predicted classes) (?:is|are) off by more than [\d.]+(?:, the clearest)?:"
+        rf" (.*), whose calibration error is {E}, while chance alone shows up to {E} \({N} labels?\)\.",
+        marked,
+    ),
     (r"(Neither of the 2|None of \d+) (tags|predicted classes) is off by more than chance on its own\.", unmarked),
+    (
+        r"(Neither of the 2|None of \d+) (tags|predicted classes) is shown to be off by more than [\d.]+ on its own\.",
+        unmarked,
+    ),
 ]
 ALARM: list[tuple[str, Claim]] = [
     (
@@ -568,6 +582,11 @@ CAUTIONS: list[tuple[str, Claim]] = [
     (
         rf"Of {N} (classes|tags), {N} (?:is|are) off by more than chance \(false discovery rate 5%: if all were"
         r" calibrated, any would be marked in at most 1 look in 20\)\.",
+        groups,
+    ),
+    (
+        rf"Of {N} (classes|tags), {N} (?:is|are) marked: their calibration error was above [\d.]+ at some time\. The"
+        r" marks hold however often you look\.",
         groups,
     ),
     (

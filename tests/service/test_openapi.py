@@ -63,6 +63,8 @@ OPERATIONS = (
     "POST /admin/alarm/test",
     "POST /admin/recalibration/undecided",
     "POST /admin/alarm/rearm",
+    "POST /admin/alarm/groups/acknowledge",
+    "POST /admin/alarm/groups/rearm",
     "GET /calibration-report",
     "GET /questions",
     "GET /predictions",
@@ -239,6 +241,8 @@ def test_every_example_is_answered_as_documented(serve: Callable[..., Client], b
     others = {
         "/admin/alarm/acknowledge": (409, "nothing_to_acknowledge"),
         "/admin/alarm/rearm": (409, "nothing_to_rearm"),
+        "/admin/alarm/groups/acknowledge": (409, "nothing_to_acknowledge"),
+        "/admin/alarm/groups/rearm": (409, "nothing_to_rearm"),
         "/admin/labelled.npz": (404, "no_labels"),
         "/predictions/{id}": (404, "unknown_id"),
     }  # of a service that nothing was asked before
@@ -271,6 +275,8 @@ def test_every_example_is_answered_as_documented(serve: Callable[..., Client], b
         ("/feedback", "application/x-ndjson"): 1,
         ("/admin/alarm/acknowledge", JSON): 1,
         ("/admin/alarm/rearm", JSON): 1,
+        ("/admin/alarm/groups/acknowledge", JSON): 2,
+        ("/admin/alarm/groups/rearm", JSON): 1,
         ("/admin/recalibration/undecided", JSON): 1,
         ("/admin/labels/void", JSON): 2,
         ("/admin/labels/settle", JSON): 2,

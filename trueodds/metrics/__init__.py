@@ -17,6 +17,7 @@ from trueodds.processes.lazy import at_first_use
 
 if TYPE_CHECKING:
     from trueodds.metrics.alarms.gain_sequence import GainSequence, gain_evidence, gain_sequence
+    from trueodds.metrics.alarms.group_alarm import GroupAlarm, e_benjamini_hochberg
     from trueodds.metrics.alarms.in_the_large import PositiveEProcess
     from trueodds.metrics.alarms.level_alarm import OrderedEProcess
     from trueodds.metrics.alarms.partitioned import PartitionEProcess
@@ -113,6 +114,7 @@ else:
         __name__,
         {
             "trueodds.metrics.alarms.gain_sequence": "GainSequence gain_evidence gain_sequence",
+            "trueodds.metrics.alarms.group_alarm": "GroupAlarm e_benjamini_hochberg",
             "trueodds.metrics.alarms.in_the_large": "PositiveEProcess",
             "trueodds.metrics.alarms.level_alarm": "OrderedEProcess",
             "trueodds.metrics.alarms.prequential": "Prequential",
@@ -196,6 +198,7 @@ __all__ = [
     "FullestCell",
     "GainSequence",
     "GapSequence",
+    "GroupAlarm",
     "KsTest",
     "LabelDelay",
     "LevelBias",
@@ -235,6 +238,7 @@ __all__ = [
     "confidence_drift",
     "debiased_ece",
     "decision_cost",
+    "e_benjamini_hochberg",
     "ece",
     "ece_interval",
     "ece_per_class",

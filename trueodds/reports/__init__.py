@@ -11,10 +11,11 @@ from trueodds.reports.first_checks import first_checks, is_off
 from trueodds.reports.labelling import labelling_of
 from trueodds.reports.options import ReportOptions
 from trueodds.reports.schemas import Report, Window
-from trueodds.reports.slices import slices_of, sources_of, tags_of, trend_of
+from trueodds.reports.slices import Marks, slices_of, sources_of, tags_of, trend_of
 
 __all__ = [
     "LabelledRows",
+    "Marks",
     "ReportOptions",
     "Report",
     "Window",

@@ -36,7 +36,7 @@ def first_checks(
     Time: the periods are split where the gap changes by more than chance (`trueodds.metrics.changes`). The window is
     that of the segment that is furthest off. Trends by minute get no window, because windows consist of whole hours.
 
-    Tags and classes: the clearest one of those that are off by more than chance.
+    Tags and classes: the clearest one of those that are marked.
 
     Args:
         trend: Trend over time.
@@ -96,16 +96,16 @@ def _clearest(about: str, name: str, rows: Sequence[Slice], field: str) -> Check
     known = [row for row in rows if row.labelled]
     if len(known) < 2:
         return None
-    marked = [row for row in known if row.more_than_chance]
+    marked, limit = [row for row in known if row.more_than_chance], known[0].limit
+    excess = "by more than chance" if limit is None else f"by more than {limit:g}"
     if not marked:
         none = "Neither of the 2" if len(known) == 2 else f"None of {len(known)}"
-        return Check.model_validate(
-            {"about": about, "reading": f"{none} {name} is off by more than chance on its own."}
-        )
+        shown = "is off by more than chance" if limit is None else f"is shown to be off {excess}"
+        return Check.model_validate({"about": about, "reading": f"{none} {name} {shown} on its own."})
     first = max(marked, key=clearness)
     every = "Both" if len(known) == 2 else f"All {len(known)}"
     count = every if len(marked) == len(known) else f"{len(marked)} of {len(known)}"
-    which = "is off by more than chance" if len(marked) == 1 else "are off by more than chance, the clearest"
+    which = f"is off {excess}" if len(marked) == 1 else f"are off {excess}, the clearest"
     reading = f"{count} {name} {which}: {first.name}, {_how(first)}."
     return Check.model_validate({"about": about, "reading": reading, "window": {field: first.name}})
 

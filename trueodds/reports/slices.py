@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
@@ -33,19 +34,36 @@ CONDITION = (
 """Condition under which expectations hold for answers without a label."""
 
 
-def slices_of(sums_by_name: Mapping[str, AnswerSums], options: ReportOptions) -> list[Slice]:
+@dataclass(frozen=True)
+class Marks:
+    """Marks of the alarms by group, for one table."""
+
+    by_name: Mapping[str, bool]
+    """Whether each row is marked, by its name in the table."""
+    tolerance: float
+    """Largest acceptable ECE of a row."""
+
+
+def slices_of(
+    sums_by_name: Mapping[str, AnswerSums], options: ReportOptions, marks: Marks | None = None
+) -> list[Slice]:
     """Return one table row for each name, in their order.
 
     `more_than_chance` marks rows by the procedure of Benjamini and Hochberg (1995) on the rows' p-values. On average
     over many tables, at most 5% of the marked rows are calibrated. If all rows of a table are calibrated, any row is
-    marked in at most 5% of such tables. This assumes that the rows are independent given their confidences.
+    marked in at most 5% of such tables. This assumes one look, and rows that are independent given their confidences.
+
+    Args:
+        sums_by_name: Sums of each row.
+        options: Bins and confidence level.
+        marks: Marks of the alarms by group, which hold at each look and replace those of one look.
     """
-    return _table(sums_by_name.items(), options)
+    return _table(sums_by_name.items(), options, marks)
 
 
-def tags_of(sums_by_tag: Mapping[str, AnswerSums], options: ReportOptions) -> list[Slice]:
+def tags_of(sums_by_tag: Mapping[str, AnswerSums], options: ReportOptions, marks: Marks | None = None) -> list[Slice]:
     """Return one table row for each tag, the most frequent first. The tag "" stands for answers without a tag."""
-    rows = _table(((name or NO_TAG, sums) for name, sums in sums_by_tag.items()), options)
+    rows = _table(((name or NO_TAG, sums) for name, sums in sums_by_tag.items()), options, marks)
     return sorted(rows, key=lambda row: (-row.answers, row.name))
 
 
@@ -159,12 +177,16 @@ def _range(count_C: Array, confidence_C: Array, level: float) -> tuple[float, fl
     return calibrated_range(count_G, mean_G, level)
 
 
-def _table(groups: Iterable[tuple[str, AnswerSums]], options: ReportOptions) -> list[Slice]:
+def _table(groups: Iterable[tuple[str, AnswerSums]], options: ReportOptions, marks: Marks | None = None) -> list[Slice]:
     """Build the rows of a table and mark those that are off by more than chance."""
     rows = [
         Slice.model_validate({"name": name, **_counts(sums), **_slice_figures(sums, options)}) for name, sums in groups
     ]
     tested = [row for row in rows if row.p_value is not None]
+    if marks is not None:
+        for row in tested:
+            row.more_than_chance, row.limit = marks.by_name.get(row.name, False), marks.tolerance
+        return rows
     chosen = benjamini_hochberg([row.p_value for row in tested if row.p_value is not None], FALSE_DISCOVERY_RATE)
     for row, more_than_chance in zip(tested, chosen, strict=True):
         row.more_than_chance = more_than_chance

@@ -53,6 +53,8 @@ class Site:
     """Form to acknowledge the alarm."""
     rearming: Markup
     """Form to re-arm the alarm."""
+    group_forms: Markup
+    """Forms to acknowledge the marks of tags and classes, or to re-arm their alarms."""
     first_steps: Markup
     """Instructions to get answers, or labels, if there are none yet."""
     footer: Markup

@@ -34,8 +34,11 @@ class Slice(BaseModel):
     p_value: float | None = Field(None, description="probability of an ECE this large under perfect calibration")
     more_than_chance: bool = Field(
         False,
-        description="by the p-values of all rows of the table (Benjamini-Hochberg): on average over many tables, at"
-        " most 5% of the marked rows are calibrated",
+        description="marked. With `limit`: by the alarms by group. Else for one look, by the p-values of all rows"
+        " of the table (Benjamini-Hochberg): on average over many tables, at most 5% of the marked rows are calibrated",
+    )
+    limit: float | None = Field(
+        None, description="error that a marked row exceeds, by evidence that holds at each look; null: one look"
     )
 
 

@@ -18,6 +18,7 @@ from trueodds.reports.schemas.figures import (
     Rounding,
     WorstBin,
 )
+from trueodds.reports.schemas.group_alarms import GroupAlarms
 from trueodds.reports.schemas.groups import NO_TAG, Slice, Trend
 from trueodds.reports.schemas.labelling import LOWER, UPPER, Labelling
 from trueodds.reports.schemas.sets import SetCoverage
@@ -249,6 +250,7 @@ class Report(BaseModel):
     maturing: Maturing | None = Field(
         None, description="for a version whose labels count when a window closes; null: they count on arrival"
     )
+    groups: GroupAlarms | None = Field(None, description="alarms by tag and by predicted class; null: no service")
     sets: SetCoverage | None = Field(
         None, description="live coverage of conformal sets over all labels so far; null: the version has no sets"
     )

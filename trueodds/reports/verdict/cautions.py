@@ -81,6 +81,12 @@ def cautions(
         with_labels = [row for row in rows or [] if row.labelled]
         if len(with_labels) > 1:
             flagged = sum(row.more_than_chance for row in with_labels)
+            if (limit := with_labels[0].limit) is not None:
+                sentences.append(
+                    f"Of {len(with_labels)} {name}, {flagged} {'is' if flagged == 1 else 'are'} marked: their"
+                    f" calibration error was above {limit:g} at some time. The marks hold however often you look."
+                )
+                continue
             sentences.append(
                 f"Of {len(with_labels)} {name}, {flagged} {'is' if flagged == 1 else 'are'} off by more than chance"
                 " (false discovery rate 5%: if all were calibrated, any would be marked in at most 1 look in 20)."

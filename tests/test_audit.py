@@ -1,0 +1,138 @@
+"""Audits: the worst group in words, its test on rows that the search has not seen, and the command."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trueodds.cli import COMMANDS, main
+from trueodds.evaluation.worst_group import STAKES, Condition, log_e_value, worst_group
+
+
+def rows(n: int, off: float = 0.3, seed: int = 0) -> tuple[Any, Any, dict[str, Any]]:
+    """Rows that are right `off` less often than they say by night, in the north, above 60; some ages are missing."""
+    rng = np.random.default_rng(seed)
+    age = np.where(rng.random(n) < 0.1, np.nan, rng.integers(18, 90, n))
+    site, confidence_N = rng.choice(["north", "south", ""], n), rng.uniform(0.7, 1, n)
+    bad_N = (age > 60) & (site == "north")
+    right_N = rng.random(n) < confidence_N - off * bad_N
+    return confidence_N, right_N, {"age": age, "site": site, "noise": rng.normal(size=n)}
+
+
+def test_it_finds_the_group_and_says_it_in_words() -> None:
+    confidence_N, right_N, features = rows(6_000)
+    audit = worst_group(confidence_N, right_N, features)
+    (group,) = audit.groups
+    assert audit.is_found and group.is_found and {c.feature for c in group.conditions} == {"age", "site"}
+    assert 'site is "north"' in group.words and "age > 6" in group.words
+    assert group.lower < -0.3 < group.upper < 0 and group.signed_gap == group.accuracy - group.mean_confidence
+    low = next(c.value for c in group.conditions if c.feature == "age")
+    assert isinstance(low, float) and low == pytest.approx(60.5, abs=2)
+    both = worst_group(confidence_N, right_N, features, swap=True)
+    assert len(both.groups) == 2 and both.threshold == 40 and audit.threshold == 20 and both.groups[0].log_e > 0
+
+
+def test_the_numbers_are_those_of_the_words_on_the_other_half() -> None:
+    confidence_N, right_N, features = rows(3_000, seed=4)
+    (group,) = worst_group(confidence_N, right_N, features, seed=9).groups
+    search_N = np.zeros(3_000, bool)
+    search_N[np.random.default_rng(9).permutation(3_000)[:1_500]] = True
+    inside_N = ~search_N
+    for condition in group.conditions:
+        values = features[condition.feature]
+        if condition.relation == "is":
+            inside_N &= values == condition.value
+        else:
+            assert condition.relation == ">" and isinstance(condition.value, float)
+            inside_N &= values > condition.value
+    c_N, a_N = confidence_N[inside_N], right_N[inside_N]
+    assert group.rows == inside_N.sum() and group.share == group.rows / 1_500
+    assert group.accuracy == a_N.mean() and group.mean_confidence == c_N.mean()
+    capital = [1.0] * len(STAKES)
+    for c, a in zip(c_N.tolist(), a_N.tolist(), strict=True):  # one row after the other, as a gambler would
+        capital = [m * (1 + L * ((c - a) - 0.02) / 1.02) for m, L in zip(capital, STAKES, strict=True)]
+    assert group.log_e == pytest.approx(math.log(sum(capital) / len(STAKES)))
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_a_bet_is_fair_at_the_limit_of_the_null(sign: float) -> None:
+    for c in (0.5, 0.8, 0.97):
+        truth = min(c + sign * 0.02, 1.0)
+        right, wrong = (math.exp(log_e_value(np.array([c]), np.array([a]), sign, 0.02)) for a in (True, False))
+        assert truth * right + (1 - truth) * wrong <= 1 + 1e-12
+
+
+def test_sound_tables_seldom_get_a_group() -> None:
+    """At the limit of the null, with 40 tables: 6 finds or more of 5% each have a probability of 1.4%."""
+    found = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        confidence_N = np.where(rng.random(400) < 0.5, 0.98, rng.uniform(0.5, 0.9, 400))
+        features = {"x": rng.normal(size=400), "k": rng.choice(list("abc"), 400), "c": confidence_N}
+        found += worst_group(confidence_N, rng.random(400) < confidence_N - 0.02, features, seed=seed).is_found
+    assert found < 6
+
+
+def test_missing_values_may_be_the_group() -> None:
+    rng = np.random.default_rng(1)
+    gone_N = rng.random(3_000) < 0.3
+    for values in (np.where(gone_N, np.nan, rng.normal(size=3_000)), np.where(gone_N, "", "known")):
+        audit = worst_group([0.9] * 3_000, rng.random(3_000) < 0.9 - 0.3 * gone_N, {"x": values})
+        assert audit.is_found and audit.groups[0].words in ("x is missing", 'x is not "known" or missing')
+
+
+def test_words() -> None:
+    assert str(Condition("age", "<=", 30.5, with_missing=True)) == "age <= 30.5 or missing"
+    assert str(Condition("site", "is", "north")) == 'site is "north"'
+    rng = np.random.default_rng(0)
+    everywhere = worst_group([0.9] * 900, rng.random(900) < 0.6, {"x": rng.normal(size=900)})
+    assert everywhere.groups[0].words == "all rows" and everywhere.groups[0].share == 1
+
+
+def test_refusals() -> None:
+    c, a = [0.9] * 50, [True] * 50
+    for change, words in (
+        ({"tolerance": 0.7}, "tolerance is 0.7"),
+        ({"depth": 9}, "depth is 9; allowed are whole numbers from 1 to 6"),
+        ({"alpha": 0}, "alpha is 0"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            worst_group(c, a, {"x": range(50)}, **change)
+    with pytest.raises(ValueError, match=r"feature 'x' has 3 values, but there are 50 rows"):
+        worst_group(c, a, {"x": [1, 2, 3]})
+    with pytest.raises(ValueError, match=r"features is empty"):
+        worst_group(c, a, {})
+    with pytest.raises(ValueError, match=r"5 rows are too few for an audit; give 40 or more"):
+        worst_group(c[:5], a[:5], {"x": range(5)})
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    confidence_N, right_N, features = rows(4_000)
+    path, out = tmp_path / "answers.csv", tmp_path / "audit.json"
+    lines = ["confidence,correct,age,site"]
+    for c, a, age, site in zip(confidence_N, right_N, features["age"], features["site"], strict=True):
+        lines.append(f"{c},{int(a)},{'' if math.isnan(age) else int(age)},{site}")
+    path.write_text("\n".join(lines), encoding="utf-8")
+    assert main("trueodds", COMMANDS, ["audit", str(path), "--features", "age,site", "--out", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("A group is off by more than 0.02:\n- ") and 'site is "north"' in text
+    assert "Groups are found on half of the 4,000 labelled rows" in text
+    document = json.loads(out.read_text(encoding="utf-8"))
+    direct = worst_group(confidence_N, right_N, {name: features[name] for name in ("age", "site")})
+    assert document["found"] and document["groups"][0]["words"] == direct.groups[0].words
+    assert document["groups"][0]["log_e"] == pytest.approx(direct.groups[0].log_e)
+    for words, message in (
+        (["--features", "height"], "--features names 'height'"),
+        (["--features", "age,age"], "name each column once"),
+        (["--features", "age", "--depth", "0"], "depth is 0"),
+    ):
+        assert main("trueodds", COMMANDS, ["audit", str(path), *words]) != 0
+        assert message in capsys.readouterr().err
+    np.savez(tmp_path / "answers.npz", logits=np.zeros((3, 2)), labels=[0, 1, 0])
+    assert main("trueodds", COMMANDS, ["audit", str(tmp_path / "answers.npz"), "--features", "age"]) != 0
+    assert "has no named columns" in capsys.readouterr().err

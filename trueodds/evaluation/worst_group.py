@@ -1,0 +1,354 @@
+"""Audit: the group of rows with the worst calibration, found on one half of the rows and tested on the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from trueodds.errors import MissingExtraError
+from trueodds.metrics import CalibrationSums, gap_sequence
+from trueodds.sums.inputs import Array, check_alpha, check_level, check_top, is_number, is_whole
+
+STAKES = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 0.9)
+"""Stakes of the bets; each has the same share of the capital."""
+MOST_CATEGORIES = 30
+"""Largest number of values of a text column that the search splits on: the most frequent ones."""
+FEWEST_ROWS = 40
+"""Smallest number of labelled rows of an audit."""
+MOST_DEPTH = 6
+DIGITS = 6
+"""Significant digits of the thresholds. A group is what its words say, with these digits."""
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One condition of a group: a range of a number, a text, or a missing value."""
+
+    feature: str
+    relation: str
+    """"<=", ">", "is", "is not", "is missing" or "is not missing"."""
+    value: float | str | None = None
+    with_missing: bool = False
+    """Whether rows without a value belong to the group."""
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"{self.feature} {self.relation}"
+        value = f'"{self.value}"' if isinstance(self.value, str) else f"{self.value:.{DIGITS}g}"
+        return f"{self.feature} {self.relation} {value}{' or missing' * self.with_missing}"
+
+
+@dataclass(frozen=True)
+class WorstGroup:
+    """A group that was found on one half of the rows. All numbers are those of the other half."""
+
+    conditions: tuple[Condition, ...]
+    """Conditions that all hold; none: all rows."""
+    rows: int
+    share: float
+    """Share of the rows of that half."""
+    accuracy: float
+    mean_confidence: float
+    signed_gap: float
+    """Accuracy minus mean confidence."""
+    lower: float
+    """Lower end of the interval of the signed gap."""
+    upper: float
+    log_e: float
+    """Natural logarithm of the e-value against "the signed gap is within the tolerance"."""
+    is_found: bool
+    """Whether the e-value reaches its threshold."""
+
+    @property
+    def words(self) -> str:
+        """The group in words."""
+        return " and ".join(map(str, self.conditions)) or "all rows"
+
+
+@dataclass(frozen=True)
+class GroupAudit:
+    """Result of `worst_group`."""
+
+    groups: tuple[WorstGroup, ...]
+    """The worst group of the first half; with `swap`, also that of the second half."""
+    rows: int
+    tolerance: float
+    alpha: float
+    level: float
+    """Confidence level of the intervals."""
+    threshold: float
+    """E-value from which on a group counts as found: the number of groups / alpha."""
+
+    @property
+    def is_found(self) -> bool:
+        """Whether any group is found."""
+        return any(group.is_found for group in self.groups)
+
+
+def worst_group(
+    confidence_N: npt.ArrayLike,
+    correct_N: npt.ArrayLike,
+    features: Mapping[str, Sequence[Any] | npt.NDArray[Any]],
+    *,
+    tolerance: float = 0.02,
+    alpha: float = 0.05,
+    level: float = 0.95,
+    depth: int = 3,
+    swap: bool = False,
+    seed: int = 0,
+) -> GroupAudit:
+    """Find the group of rows whose confidence is furthest off, and test it on rows that the search has not seen.
+
+    **Search.** The rows are split at random into halves. On the first half, a regression tree of a - c (right or wrong
+    minus confidence) splits the rows by the features. The group is the node, inner nodes and the root included, with
+    the largest
+
+        z = (|sum (a - c)| - tolerance n) / sqrt(sum c (1 - c)).
+
+    **Test.** The second half bets that the group's gap has the sign s that the first half showed. Its e-value is
+
+        E = mean_L prod_n (1 + L (s (a_n - c_n) - tolerance) / (1 + tolerance))   with L in STAKES.
+
+    If rows are independent and s E[a - c] is at most the tolerance in the group, each factor is at most 1 on average.
+    So is E, whatever the search has found, because the group and s depend on the first half only. Then
+    P(E >= 1 / alpha) <= alpha (Markov's inequality). With `swap` the roles are also exchanged. Each of the two groups
+    then has half of alpha, so P(any false find) <= alpha (union bound).
+
+    The interval of the signed gap is `gap_sequence` on the second half. It is valid because the group was fixed before.
+
+    Rows that belong together, such as frames of one film, must be in the same half. This function cannot know that, so
+    give one row of each.
+
+    Args:
+        confidence_N: Confidence of each row.
+        correct_N: Whether each row is right.
+        features: Columns by name, with a value for each row. Numbers are split at thresholds, and texts by their most
+            frequent 30 values. None, NaN and "" are missing.
+        tolerance: Largest acceptable gap of a group, in [0, .5).
+        alpha: Largest probability of a false find, inside (0, 1).
+        level: Confidence level of the intervals.
+        depth: Largest number of conditions of a group, from 1 to 6.
+        swap: Whether to also search on the second half and test on the first.
+        seed: Seed of the split into halves.
+
+    Returns:
+        The group, or two groups with `swap`.
+
+    Raises:
+        ValueError: Columns have another length than the rows, there are fewer than 40 rows or no features, or a value
+            is outside its range.
+        MissingExtraError: scikit-learn is not installed (extra `sklearn`).
+
+    References:
+        Hebert-Johnson et al. 2018, Multicalibration. Wang and Ramdas 2022, on e-values.
+
+    Examples:
+        >>> rng = np.random.default_rng(0)
+        >>> age, night = rng.integers(18, 90, 4000), rng.random(4000) < 0.3
+        >>> off = night & (age > 60)
+        >>> audit = worst_group([0.9] * 4000, rng.random(4000) < 0.9 - 0.3 * off, {"age": age, "night": night})
+        >>> audit.is_found, sorted({condition.feature for condition in audit.groups[0].conditions})
+        (True, ['age', 'night'])
+    """
+    confidence, correct = check_top(confidence_N, correct_N)
+    check_alpha(alpha)
+    check_level(level)
+    if not (is_number(tolerance) and 0 <= tolerance < 0.5):
+        raise ValueError(f"tolerance is {tolerance!r}; allowed is [0, 0.5), such as 0.02")
+    if not (is_whole(depth) and 1 <= depth <= MOST_DEPTH):
+        raise ValueError(f"depth is {depth!r}; allowed are whole numbers from 1 to {MOST_DEPTH}")
+    if len(confidence) < FEWEST_ROWS:
+        raise ValueError(f"{len(confidence)} rows are too few for an audit; give {FEWEST_ROWS} or more with labels")
+    if not features:
+        raise ValueError("features is empty; give at least one column whose values may form groups")
+    columns = {name: _Column.of(name, values, len(confidence)) for name, values in features.items()}
+    first_N = np.zeros(len(confidence), bool)
+    first_N[np.random.default_rng(seed).permutation(len(confidence))[: len(confidence) // 2]] = True
+    threshold = (2 if swap else 1) / alpha
+    groups = []
+    for search_N in (first_N, ~first_N)[: 2 if swap else 1]:
+        conditions, sign = _search(columns, confidence, correct, search_N, tolerance, depth)
+        inside_N = ~search_N & _members(columns, conditions, len(confidence))
+        groups.append(
+            _test(conditions, confidence[inside_N], correct[inside_N], sign, tolerance, level, threshold, ~search_N)
+        )
+    return GroupAudit(tuple(groups), len(confidence), tolerance, alpha, level, threshold)
+
+
+def _test(
+    conditions: tuple[Condition, ...],
+    c_N: Array,
+    right_N: Mask,
+    sign: float,
+    tolerance: float,
+    level: float,
+    threshold: float,
+    tested_N: Mask,
+) -> WorstGroup:
+    """Return a group with its numbers on the rows that the search has not seen."""
+    rows = len(c_N)
+    if not rows:
+        nothing = dict.fromkeys(("accuracy", "mean_confidence", "signed_gap"), math.nan)
+        return WorstGroup(conditions, 0, 0.0, **nothing, lower=-1.0, upper=1.0, log_e=0.0, is_found=False)
+    log_e = log_e_value(c_N, right_N, sign, tolerance)
+    interval = gap_sequence(CalibrationSums.from_top(c_N, right_N), level=level)
+    accuracy, says = float(right_N.mean()), float(c_N.mean())
+    return WorstGroup(
+        conditions,
+        rows,
+        rows / int(tested_N.sum()),
+        accuracy,
+        says,
+        accuracy - says,
+        interval.lower,
+        interval.upper,
+        log_e,
+        log_e >= math.log(threshold),
+    )
+
+
+def log_e_value(confidence_N: Array, correct_N: Mask, sign: float, tolerance: float) -> float:
+    """Return log E of the bets that the gap of these rows has this sign and exceeds the tolerance."""
+    excess_N = (sign * (correct_N - confidence_N) - tolerance) / (1 + tolerance)
+    log_LN = np.log1p(np.array(STAKES)[:, None] * excess_N)
+    return float(scipy.special.logsumexp(log_LN.sum(axis=1))) - math.log(len(STAKES))
+
+
+@dataclass(frozen=True, eq=False)
+class _Column:
+    """Column of a feature: numbers with NaN for missing ones, or texts with "" for missing ones."""
+
+    name: str
+    numbers_N: Array | None
+    texts_N: npt.NDArray[Any] | None
+
+    @classmethod
+    def of(cls, name: str, values: Sequence[Any] | npt.NDArray[Any], rows: int) -> _Column:
+        """Read a column. It is numeric if all known values are numbers, or texts of numbers."""
+        cells = values.tolist() if isinstance(values, np.ndarray) else list(values)
+        if len(cells) != rows:
+            raise ValueError(f"feature {name!r} has {len(cells)} values, but there are {rows} rows")
+        missing = [cell is None or cell == "" or cell != cell for cell in cells]
+        if not any(isinstance(cell, bool) for cell in cells):
+            try:
+                numbers = [math.nan if gone else float(cell) for cell, gone in zip(cells, missing, strict=True)]
+            except (TypeError, ValueError):
+                pass
+            else:
+                if all(gone or math.isfinite(number) for number, gone in zip(numbers, missing, strict=True)):
+                    return cls(name, np.array(numbers, np.float64), None)
+        texts = ["" if gone else str(cell) for cell, gone in zip(cells, missing, strict=True)]
+        return cls(name, None, np.array(texts, object))
+
+    def splits(self, search_N: Mask) -> list[tuple[Array, str | None]]:
+        """Return columns for the tree, each with the text that it stands for; None: the number itself.
+
+        A missing number is below all others. The categories are those of the rows of the search.
+        """
+        if self.numbers_N is not None:
+            known_N = np.isfinite(self.numbers_N)
+            if not known_N[search_N].any():
+                return []
+            return [(np.where(known_N, self.numbers_N, self._below(search_N)), None)]
+        assert self.texts_N is not None
+        names, counts = np.unique(self.texts_N[search_N].astype(str), return_counts=True)
+        chosen = names[np.argsort(-counts, kind="stable")][:MOST_CATEGORIES]
+        return [((self.texts_N == name).astype(np.float64), str(name)) for name in chosen]
+
+    def _below(self, search_N: Mask) -> float:
+        """Return a number below all known ones of the search."""
+        assert self.numbers_N is not None
+        known = self.numbers_N[search_N & np.isfinite(self.numbers_N)]
+        return float(known.min() - max(1.0, abs(known.min()), np.ptp(known)))
+
+    def condition(self, threshold: float, category: str | None, is_left: bool, search_N: Mask) -> Condition:
+        """Return the condition of a branch of the tree."""
+        if category is not None:
+            if category == "":
+                return Condition(self.name, "is not missing" if is_left else "is missing")
+            assert self.texts_N is not None
+            gaps = is_left and bool((self.texts_N == "").any())
+            return Condition(self.name, "is not" if is_left else "is", category, with_missing=gaps)
+        assert self.numbers_N is not None
+        known = self.numbers_N[search_N & np.isfinite(self.numbers_N)]
+        if threshold < known.min():
+            return Condition(self.name, "is missing" if is_left else "is not missing")
+        value = float(f"{threshold:.{DIGITS}g}")
+        gaps = bool((~np.isfinite(self.numbers_N)).any())
+        return Condition(self.name, "<=" if is_left else ">", value, with_missing=is_left and gaps)
+
+    def members(self, condition: Condition) -> Mask:
+        """Return which rows meet a condition."""
+        values_N: Any = self.texts_N if self.numbers_N is None else self.numbers_N
+        missing_N: Mask = np.isnan(values_N) if self.numbers_N is not None else values_N == ""
+        if condition.relation == "is missing":
+            return missing_N
+        if condition.relation == "is not missing":
+            return ~missing_N
+        if self.numbers_N is None:
+            same_N: Mask = values_N == condition.value
+            return same_N if condition.relation == "is" else ~same_N
+        low_N: Mask = values_N <= condition.value
+        return low_N | missing_N if condition.relation == "<=" else ~low_N & ~missing_N
+
+
+def _members(columns: Mapping[str, _Column], conditions: Sequence[Condition], rows: int) -> Mask:
+    """Return which rows meet all conditions."""
+    inside_N = np.ones(rows, bool)
+    for condition in conditions:
+        inside_N &= columns[condition.feature].members(condition)
+    return inside_N
+
+
+def _search(
+    columns: Mapping[str, _Column], confidence_N: Array, correct_N: Mask, search_N: Mask, tolerance: float, depth: int
+) -> tuple[tuple[Condition, ...], float]:
+    """Return the conditions of the worst node of a tree on the rows of the search, and the sign of its gap."""
+    try:
+        from sklearn.tree import DecisionTreeRegressor
+    except ModuleNotFoundError:
+        raise MissingExtraError("an audit", "scikit-learn", "sklearn") from None
+    split = [(column, *one) for column in columns.values() for one in column.splits(search_N)]
+    residual_N = correct_N - confidence_N
+    best: tuple[float, tuple[Condition, ...]] = (_score(confidence_N[search_N], residual_N[search_N], tolerance), ())
+    rows = int(search_N.sum())
+    if split:
+        matrix_NF = np.column_stack([values_N for _, values_N, _ in split])[search_N]
+        fewest = max(FEWEST_ROWS // 4, rows // 100)
+        regressor = DecisionTreeRegressor(max_depth=depth, min_samples_leaf=fewest, random_state=0)
+        tree = regressor.fit(matrix_NF, residual_N[search_N]).tree_
+        stack: list[tuple[int, tuple[Condition, ...]]] = [(0, ())]
+        while stack:
+            node, conditions = stack.pop()
+            inside_N = search_N & _members(columns, conditions, len(search_N))
+            if inside_N.any():
+                score = _score(confidence_N[inside_N], residual_N[inside_N], tolerance)
+                if score > best[0]:
+                    best = (score, conditions)
+            if tree.children_left[node] < 0:
+                continue
+            column, _, category = split[tree.feature[node]]
+            for child, is_left in ((tree.children_left[node], True), (tree.children_right[node], False)):
+                condition = column.condition(float(tree.threshold[node]), category, is_left, search_N)
+                stack.append((int(child), _tighten(conditions, condition)))
+    inside_N = search_N & _members(columns, best[1], len(search_N))
+    return best[1], 1.0 if residual_N[inside_N].sum() >= 0 else -1.0
+
+
+def _tighten(conditions: tuple[Condition, ...], condition: Condition) -> tuple[Condition, ...]:
+    """Return the conditions with one more. A later limit on the same side of a number replaces the earlier one."""
+    kept = [one for one in conditions if (one.feature, one.relation) != (condition.feature, condition.relation)]
+    return (*kept, condition) if condition.relation in ("<=", ">") else (*conditions, condition)
+
+
+def _score(confidence_N: Array, residual_N: Array, tolerance: float) -> float:
+    """Return how far a group is off, in standard deviations of calibrated rows beyond the tolerance."""
+    variance = max(float((confidence_N * (1 - confidence_N)).sum()), 1e-3)
+    return (abs(float(residual_N.sum())) - tolerance * len(residual_N)) / math.sqrt(variance)
