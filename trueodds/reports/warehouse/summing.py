@@ -37,14 +37,8 @@ def sums_of_source(
         FileError: The table cannot be read as answers, has a row that cannot be counted, or changed meanwhile.
         EngineError: The engine cannot run the expression.
     """
-    before = source.state()
-    plan = plan_of(source, form or Form(), trend=trend)
-    sums = sums_by_plan(source, plan)
-    if source.state() != before:
-        raise FileError(
-            f"{source.name} changed while it was read, so its sums would be of neither state; run this again when"
-            " nothing writes to it, or name the finished files"
-        )
+    sums = sums_by_plan(source, plan_of(source, form or Form(), trend=trend))
+    source.check_state()
     return sums
 
 
