@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -172,15 +173,15 @@ def test_a_bucket_that_fails_in_the_middle_gives_no_report(
     asked = len(store.requests)
     capsys.readouterr()
     for last in (asked // 4, asked // 2, 3 * asked // 4):
-        start = len(store.requests)
+        end = len(store.requests) + last
         with monkeypatch.context() as context:
-            context.setattr(Store, "fault", property(lambda own, end=start + last: fault(own, end)), raising=False)
+            context.setattr(Store, "fault", property(partial(fault_after, end)), raising=False)
             message = refusal(capsys, ANSWERS, "--engine", "duckdb")
         # The store answers HEAD with a body, which the client may take for a broken connection.
         assert "denies access" in message or "cannot be reached" in message, message
 
 
-def fault(store: Store, end: int) -> str:
+def fault_after(end: int, store: Store) -> str:
     return "denies" if len(store.requests) > end else ""
 
 
