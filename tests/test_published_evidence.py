@@ -101,6 +101,6 @@ def test_a_replay_through_a_service(tmp_path: Path) -> None:
 
     with without_model(tmp_path) as service, httpx.Client(base_url=service.url, timeout=60) as http:
         found = forecast_replay.replay(http, "chess", games(120))
-    assert found["end"]["labelled"] == found["games"] == 120 and found["days"] == 30 and found["fired"] == []
-    assert found["changes"][0]["labelled"] == 80, "the first look is after 20 days"
+    assert found["looks"][-1]["labelled"] == found["games"] == 120 and found["days"] == 30 and found["fired"] == []
+    assert found["looks"][0]["labelled"] == 80, "the first look is after 20 days"
     assert "| CHESS | 120 |" in forecast_replay.markdown({"look": 20, "sports": [found]})

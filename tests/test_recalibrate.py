@@ -20,7 +20,7 @@ from scipy.special import softmax
 import trueodds
 from pipeline.__main__ import main
 from pipeline.recalibrate import Recalibration, choose, compare, rehearse, write_candidate
-from pipeline.recalibrate.set_rows import divide
+from pipeline.recalibrate.set_rows import divide, labels_are_chosen
 from service.http import hashed_keys
 from tests.local_server import LocalServer, QuietHandler
 from tests.service.hooks import until
@@ -123,9 +123,9 @@ def test_classes_that_never_come_leave_candidates_out_but_not_all() -> None:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[tuple[httpx.Client, str]]:
+def serving(folder: Path, sets: SetSettings | None = None) -> Iterator[tuple[httpx.Client, str]]:
     """A service of the tiny bundle, and the version it answers with."""
-    path = open_models(folder / "models").publish(write_bundle(folder / "bundle"))
+    path = open_models(folder / "models").publish(write_bundle(folder / "bundle", sets=sets))
     with server(folder) as (http, _):
         yield http, path.name
 
@@ -223,19 +223,29 @@ def test_promoted_at_once_and_nothing_where_nothing_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models = tmp_path / "models"
-    with serving(tmp_path) as (service, first):
+    with serving(tmp_path, SetSettings.of("lac", {"levels": [0.9]})) as (service, first):
         monkeypatch.setenv("TRUEODDS_SERVICE", str(service.base_url))
         label(service, 400, SERVED, seed=1)
         assert main(["recalibrate", "--models", str(models), "--candidates", "temperature"]) == 0
-        assert "Nothing published: 400 labels do not distinguish" in capsys.readouterr().out
+        assert "Nothing published: 200 labels do not distinguish" in capsys.readouterr().out
         assert open_models(models).version_of("tiny", "recalibrated") is None
         assert len(list(models.glob("tiny/*/"))) == 1
         assert main(["recalibrate", "--models", str(models), "--candidates", "temperatur"]) == 1
         assert "Did you mean 'temperature'?" in capsys.readouterr().err
         label(service, 400, TRUE, seed=2)
+        served, client = Bundle.load(models / "tiny" / first), Client(str(service.base_url))
+        assert not labels_are_chosen(client, served, "tiny")
+        bodies = [{"instances": pictures(200, seed=seed)} for seed in range(9, 13)]
+        answered = [one for body in bodies for one in service.post("/predict", json=body).json()["predictions"]]
+        sure = sorted(answered, key=lambda one: -float(one["confidence"]))[:100]
+        rows = [{"id": one["id"], "label": one["label"]} for one in sure]
+        service.post("/feedback", json={"labels": rows}).raise_for_status()
+        assert labels_are_chosen(client, served, "tiny"), "the most confident quarter got labels"
         assert main(["recalibrate", "--models", str(models), "--promote", "now", "--labels", "400"]) == 0
         second = open_models(models).version_of("tiny", "default")
         assert second != first and open_models(models).version_of("tiny", "recalibrated") is None
+        card = Bundle.load(models / "tiny" / str(second)).card
+        assert card.sets is None and any("its labels were no random sample" in note for note in card.notes)
         assert f"tiny/{second} answers now." in capsys.readouterr().out
         (models / "tiny" / "shadow").write_text("../tiny\n")
         assert main(["judge", "--models", str(models)]) == 1

@@ -1,4 +1,4 @@
-"""The picture in README.md: its first result, before and after calibration.
+"""A picture in README.md: its first result, before and after calibration.
 
 `python -m tools.readme_picture` writes it.
 """

@@ -90,8 +90,7 @@ def replay(http: httpx.Client, sport: str, games: Games) -> dict[str, Any]:
         "first": days[0][0],
         "last": days[-1][0],
         "fired": [_fired(games, null) for null in sorted(fired, key=lambda null: null["fired_after"])],
-        "end": asdict(looks[-1]),
-        "changes": [asdict(one) for one in changes(looks)],
+        "looks": [asdict(one) for one in looks],
     }
 
 
@@ -146,7 +145,7 @@ def markdown(result: dict[str, Any]) -> str:
         "|---|---:|---|---|---|---|---|",
     ]
     for one in result["sports"]:
-        end = one["end"]
+        end = one["looks"][-1]
         when = [_when([of for of in one["fired"] if of["pages"] is pages]) for pages in (True, False)]
         lines.append(
             f"| {one['sport'].upper()} | {one['games']:,} | {one['first']} to {one['last']} | {' | '.join(when)}"
@@ -160,10 +159,10 @@ def markdown(result: dict[str, Any]) -> str:
         "|---|---|---:|---|---|---|",
     ]
     lines += [
-        f"| {one['sport'].upper()} | {look['date']} | {look['labelled']:,} | `{look['verdict']}` | {look['alarm']}"
-        f" | {look['ece']:.3f} [{look['ece_lower']:.3f}, {look['ece_upper']:.3f}] |"
+        f"| {one['sport'].upper()} | {look.date} | {look.labelled:,} | `{look.verdict}` | {look.alarm}"
+        f" | {look.ece:.3f} [{look.ece_lower:.3f}, {look.ece_upper:.3f}] |"
         for one in result["sports"]
-        for look in one["changes"]
+        for look in changes([Look(**look) for look in one["looks"]])
     ]
     return "\n".join(lines)
 
@@ -189,7 +188,7 @@ def main() -> None:
     ):
         for sport in options.sports or paths:
             found.append(replay(http, sport, read_games(paths[sport])))
-            run.say(f"{sport}, alarm {found[-1]['end']['alarm']}")
+            run.say(f"{sport}, alarm {found[-1]['looks'][-1]['alarm']}")
     run.finish(options.out, markdown, look=LOOK, sports=found)
 
 

@@ -25,7 +25,7 @@ from pipeline.recalibrate.judging import (
 from pipeline.recalibrate.model_state import LOCK, JudgedVersion, ModelState, check_folder
 from pipeline.recalibrate.observed import RemoteModel
 from pipeline.recalibrate.request import FewLabelsError, Judgement, Recalibration, RecalibrationOutcome, Status
-from pipeline.recalibrate.set_rows import divide
+from pipeline.recalibrate.set_rows import divide, labels_are_chosen
 from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, BundleError, BusyError, Slot
 from trueodds.client import Labelled
 from trueodds.errors import ConfigError, UserError
@@ -172,7 +172,8 @@ def _fit(request: Recalibration, state: ModelState, call: Call, previous: Judgem
     """Fit a calibrator, and publish it if it is better than the served one."""
     name, served = state.name, state.served
     rows: Labelled = call(fetch_labels, request.client, name, served, request.labels)
-    fitting, apart = divide(served, rows)
+    are_chosen: bool = call(labels_are_chosen, request.client, served, name)
+    fitting, apart = divide(served, rows, are_chosen=are_chosen)
     half = "" if apart is None else ", without the half that its conformal sets need,"
     FewLabelsError.check(len(fitting.labels_N), f"{name}/{served.version}{half}")
     settings = settings_of(served.card)

@@ -8,7 +8,7 @@ import numpy as np
 
 from trueodds.bundle import Bundle
 from trueodds.calibrators.conformal import SetSettings, rows_apart
-from trueodds.client import Labelled
+from trueodds.client import Client, Labelled
 from trueodds.logits import Logits
 
 
@@ -29,10 +29,13 @@ def settings_of_sets(served: Bundle) -> SetSettings | None:
     return SetSettings(method=rules[0].method, levels=levels, confidence=rules[0].confidence)
 
 
-def divide(served: Bundle, labelled: Labelled) -> DividedLabels:
-    """Divide live labels at random into halves, if the served version has sets that can be fitted again."""
+def divide(served: Bundle, labelled: Labelled, *, are_chosen: bool = False) -> DividedLabels:
+    """Divide live labels at random into halves, if the served version has sets that can be fitted again.
+
+    `are_chosen` says that the labelled answers differ from all answers in their confidence; see `labels_are_chosen`.
+    """
     rows, settings = Logits(labelled.logits_NC, labelled.labels_N), settings_of_sets(served)
-    if settings is None or has_different_chances(labelled):
+    if settings is None or are_chosen or has_different_chances(labelled):
         return DividedLabels(rows, None)
     return DividedLabels(*rows_apart(rows, settings))
 
@@ -42,3 +45,15 @@ def has_different_chances(labelled: Labelled) -> bool:
     if labelled.propensities_N is None:
         return False
     return len(np.unique(np.nan_to_num(labelled.propensities_N, nan=-1.0))) > 1
+
+
+def labels_are_chosen(client: Client, served: Bundle, name: str) -> bool:
+    """Ask the service whether the labelled answers of a version with sets differ from all in their confidence.
+
+    Raises:
+        CallError: The service does not answer, or refuses.
+    """
+    if served.card.sets is None:
+        return False
+    choice = client.report(model=name, version=served.version).labelling.choice
+    return choice is not None and choice.warning

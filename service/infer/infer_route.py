@@ -129,10 +129,10 @@ async def model_infer(request: Request, model: str) -> Response:
     Send one input, as the model's metadata describe it. `images` is UINT8, or another numeric type with whole values in
     0..255. `features` is FP32, or another numeric type.
 
-    Parameters: `prediction_id` (your own id, for a single row), `tag`, `propensity`, `binary_data_output` and
-    `timeout`. `timeout` is in microseconds; 0 means none. After it the service answers 503, although the prediction may
-    be stored. `priority`, `sequence_id`, `sequence_start` and `sequence_end` have no effect: models keep no state
-    between requests.
+    Parameters: `prediction_id` (your own id, for a single row), `tag`, `propensity`, `set` (level of conformal sets),
+    `binary_data_output` and `timeout`. `timeout` is in microseconds; 0 means none. After it the service answers 503,
+    although the prediction may be stored. `priority`, `sequence_id`, `sequence_start` and `sequence_end` have no
+    effect: models keep no state between requests.
     """
     return await _infer(request, model, None)
 
@@ -159,7 +159,7 @@ async def _metadata(request: Request, model: str, version: str | None) -> Respon
                 TensorMetadata(
                     name=name,
                     datatype=datatype,
-                    shape=[-1, classes] if name in infer_schemas.CLASSIFIED else [-1],
+                    shape=[-1, classes] if name in infer_schemas.PER_CLASS else [-1],
                     parameters=names if name == "label" else None,
                 )
                 for name, datatype in infer_schemas.datatypes_of(engine.version).items()
@@ -182,10 +182,10 @@ async def _infer(request: Request, model: str, version: str | None) -> Response:
         head, binary = await _parts(request)
         time = AnswerTimer(request, runtime.settings.answer_seconds, engine.input.noun)
         tree, call = await _read_call(head, binary, engine, runtime.settings, request.state.request_id, time)
-        wanted = outputs.requested_outputs(tree, engine)
+        wanted, rule = outputs.requested_outputs(tree, engine), outputs.rule_of_sets(tree, engine)
         result = await engine.predict(call, seconds=time.seconds, left=time.left, is_gone=request.is_disconnected)
     coding = encodings.preferred_coding(request.headers.get("accept-encoding", ""))
-    answer = partial(outputs.answer, tree, wanted, result, engine, call, coding)
+    answer = partial(outputs.answer, tree, wanted, result, engine, call, coding, rule)
     large = result.probabilities_NC.size > (LARGE_PACKED if coding else LARGE_ANSWER)
     return await asyncio.to_thread(answer) if large else answer()
 

@@ -26,14 +26,19 @@ DATATYPES = {"prediction_id": "BYTES", "label": "BYTES", "probabilities": "FP64"
 """Datatypes of the outputs, by name."""
 OUTPUTS = tuple(DATATYPES)
 CLASSIFIED = OUTPUTS[2:]
-"""Outputs with one value per class; `classification` turns them into texts. The others have one value per row."""
+"""Outputs that `classification` turns into texts, one for each class."""
 DECISION = "decision"
 """Output of versions with a promise to act alone. Its values are `act` and `escalate`."""
+SET = "set"
+"""Output of versions with conformal sets: whether each class is in the set of a row."""
+PER_CLASS = (*CLASSIFIED, SET)
+"""Outputs with one value per class."""
 
 
 def datatypes_of(version: Version) -> dict[str, str]:
     """Return the datatypes of a version's outputs, by name."""
-    return DATATYPES if version.act_alone is None else {**DATATYPES, DECISION: "BYTES"}
+    decision = {} if version.act_alone is None else {DECISION: "BYTES"}
+    return {**DATATYPES, **decision, **({SET: "BOOL"} if version.set_rules else {})}
 
 
 class ServerMetadata(BaseModel):
@@ -90,7 +95,7 @@ ResponseParameters = Annotated[
     dict[str, list[dict[str, int]]],
     Field(
         description="truncated: rows whose text is longer than the model reads. audit: rows that act alone and for"
-        " which a true label is requested."
+        " which a true label is requested. no_set: repeated answers of a version without such a set."
     ),
 ]
 
@@ -201,6 +206,12 @@ _PARAMETERS = object_of(
         "prediction_id": {"type": "string", "minLength": 1, "maxLength": MAX_ID},
         "tag": {"type": "string", "minLength": 1, "maxLength": MAX_TAG},
         "propensity": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+        "set": {
+            "type": "number",
+            "exclusiveMinimum": 0,
+            "exclusiveMaximum": 1,
+            "description": "Level of the output set, such as 0.9. The answer then has this output.",
+        },
         "binary_data_output": {"type": "boolean"},
         "timeout": {
             **_WHOLE,
@@ -238,7 +249,9 @@ _OUTPUT_PARAMETERS = object_of(
     },
     is_open=True,
 )
-_OUTPUT = object_of({"name": {"enum": [*OUTPUTS, DECISION]}, "parameters": _OUTPUT_PARAMETERS}, ["name"], is_open=True)
+_OUTPUT = object_of(
+    {"name": {"enum": [*OUTPUTS, DECISION, SET]}, "parameters": _OUTPUT_PARAMETERS}, ["name"], is_open=True
+)
 BODY = body_of(
     {
         JSON: object_of(
@@ -248,7 +261,8 @@ BODY = body_of(
                 "inputs": list_of(_INPUT, minItems=1, maxItems=1, description="The one input tensor."),
                 "outputs": list_of(
                     _OUTPUT,
-                    description="Requested outputs. Default: prediction_id, label, probabilities, and any decision.",
+                    description="Requested outputs. Default: prediction_id, label, probabilities, any decision, and"
+                    " set with the parameter set.",
                 ),
             },
             ["inputs"],

@@ -18,6 +18,7 @@ from service.infer.infer_schemas import (
     DATATYPES,
     DECISION,
     OUTPUTS,
+    SET,
     InferResponse,
     OutputTensor,
     datatypes_of,
@@ -27,7 +28,9 @@ from service.infer.tensors import BYTES, HEADER_LENGTH, Output
 from service.models.acting import Acting
 from service.models.calls import PredictionCall, PredictionResult, acting_rows
 from service.models.engine import Engine
+from service.models.set_answers import members, rule_of
 from service.predict.request_body import RAW
+from trueodds.calibrators.conformal import SetRule
 from trueodds.texts import short
 
 DEFAULT_OUTPUTS = OUTPUTS[:3]
@@ -54,7 +57,8 @@ def requested_outputs(tree: dict[str, Any], engine: Engine) -> dict[str, OutputF
     named = tree.get("outputs")
     if named is None:
         decided = [DECISION] if engine.version.act_alone else []
-        return dict.fromkeys([*DEFAULT_OUTPUTS, *decided], OutputForm(binary))
+        sets = [SET] if "set" in tree["parameters"] else []
+        return dict.fromkeys([*DEFAULT_OUTPUTS, *decided, *sets], OutputForm(binary))
     if not isinstance(named, list):
         raise invalid(f"outputs is {short(named)}; expected a list")
     forms: dict[str, OutputForm] = {}
@@ -64,7 +68,19 @@ def requested_outputs(tree: dict[str, Any], engine: Engine) -> dict[str, OutputF
         if not isinstance(name, str) or name not in known:
             raise invalid(f"an output is {short(output)}; expected an object whose name is one of {', '.join(known)}")
         forms[name] = _form(name, output.get("parameters", {}), binary, len(engine.version.classes))
+    if SET in forms and "set" not in tree["parameters"]:
+        raise invalid(f"the output {SET!r} needs the level of the sets in parameters, such as {{'set': 0.9}}")
     return forms
+
+
+def rule_of_sets(tree: dict[str, Any], engine: Engine) -> SetRule | None:
+    """Return the rule of the sets that a request wants; None if it wants none.
+
+    Raises:
+        ServiceError: 422 if the version has no sets.
+    """
+    level = tree["parameters"].get("set")
+    return None if level is None else rule_of(engine, level)
 
 
 def _form(name: str, parameters: Any, binary: bool, classes: int) -> OutputForm:
@@ -90,11 +106,13 @@ def answer(
     engine: Engine,
     call: PredictionCall,
     coding: Coding | None,
+    rule: SetRule | None = None,
 ) -> Response:
     """Return the answer to the request `tree`, compressed with `coding` if it is large enough."""
     shown_outputs, parts = [], []
     acting = acting_rows(result, engine.audit_share) if engine.version.act_alone else []
-    for output in _outputs(result, forms, acting):
+    inside = members(result, engine, rule) if rule is not None and SET in forms else []
+    for output in _outputs(result, forms, acting, inside):
         shown: OutputTensor = {"name": output.name, "datatype": output.datatype, "shape": output.shape}
         if forms[output.name].binary:
             parts.append(output.binary())
@@ -115,6 +133,8 @@ def answer(
             said.setdefault(name, []).append({"row": n, **remark})
     if audited := [{"row": n} for n, row in enumerate(acting) if row.get("audit")]:
         said["audit"] = audited
+    if without := [{"row": n} for n, inside_C in enumerate(inside) if inside_C is None]:
+        said["no_set"] = without
     if said:
         response["parameters"] = said
     head = orjson.dumps(response)
@@ -128,7 +148,12 @@ def answer(
     return Response(body, media_type=RAW if parts else JSON, headers=headers)
 
 
-def _outputs(result: PredictionResult, forms: dict[str, OutputForm], acting: list[Acting]) -> Iterator[Output]:
+def _outputs(
+    result: PredictionResult,
+    forms: dict[str, OutputForm],
+    acting: list[Acting],
+    inside: list[npt.NDArray[np.bool_] | None],
+) -> Iterator[Output]:
     """Yield the output tensors in the order of the request."""
     values: dict[str, npt.NDArray[np.floating[Any]]] = {
         "probabilities": result.probabilities_NC,
@@ -142,6 +167,10 @@ def _outputs(result: PredictionResult, forms: dict[str, OutputForm], acting: lis
             yield Output(name, BYTES, [len(result)], labels)
         elif name == DECISION:  # empty for a repeated answer of a version without a promise
             yield Output(name, BYTES, [len(result)], [row.get("decision", "") for row in acting])
+        elif name == SET:  # no class for a repeated answer of a version without sets
+            none_C = np.zeros(result.probabilities_NC.shape[1], bool)
+            inside_NC = np.array([none_C if inside_C is None else inside_C for inside_C in inside])
+            yield Output(name, "BOOL", list(inside_NC.shape), inside_NC)
         elif form.most is None:
             yield Output(name, DATATYPES[name], list(values[name].shape), values[name])
         else:

@@ -38,10 +38,17 @@ def _sequence_id(value: Any, name: str) -> int | str:
     return value
 
 
+def _level(value: Any, name: str) -> float:
+    if type(value) not in (int, float) or not 0 < value < 1:
+        raise invalid(f"{name} is {short(value)}; allowed is a number between 0 and 1, such as 0.9")
+    return float(value)
+
+
 CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "prediction_id": options.check_id,
     "tag": options.check_tag,
     "propensity": options.check_propensity,
+    "set": _level,
     "binary_data_output": _flag,
     "timeout": _whole_number,
     "priority": _whole_number,

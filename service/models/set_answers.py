@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from service.errors import ServiceError
 from service.models.calls import PredictionResult
@@ -70,7 +71,7 @@ def _reason(card: Card) -> str:
     """Return how a version gets sets."""
     if "recalibration" in card.training:
         return (
-            "Its recalibration fitted none: its labels had different propensities, or the version before had no sets."
+            "Its recalibration fitted none: its labels were no random sample, or the version before had no sets."
             " Fit sets to labelled rows (trueodds import --conformal), and publish the bundle"
         )
     return "Publish a version with sets: trueodds import --conformal lac, or conformal: lac in params.yaml"
@@ -81,25 +82,35 @@ def answer_sets(result: PredictionResult, engine: Engine, rule: SetRule) -> SetA
 
     A repeated answer of an earlier version has the set of that version, at the same level.
     """
-    groups: dict[SetRule | None, list[int]] = {}
-    for n in range(len(result)):
-        version = result.version_of(n)
-        own = rule if version.key == engine.version.key else _stored_rule(version.set_rules, rule.level)
-        groups.setdefault(own, []).append(n)
-    sets: list[list[str] | None] = [None] * len(result)
-    for own, rows in groups.items():
-        if own is None:
+    sets: list[list[str] | None] = []
+    for n, inside_C in enumerate(members(result, engine, rule)):
+        if inside_C is None:
+            sets.append(None)
             continue
-        p_NC = result.probabilities_NC[rows]
-        inside_NC = own.sets(p_NC, [result.ids[n] for n in rows])
-        for n, inside_C, order_C in zip(rows, inside_NC, np.argsort(-p_NC, axis=1, kind="stable"), strict=True):
-            classes = result.classes(n)
-            sets[n] = [classes[k] for k in order_C[inside_C[order_C]].tolist()]
+        classes, order_C = result.classes(n), np.argsort(-result.probabilities_NC[n], kind="stable")
+        sets.append([classes[k] for k in order_C[inside_C[order_C]].tolist()])
     card = engine.card.sets
     measured = None
     if card is not None and rule in card.rules and card.test:
         measured = card.test[card.rules.index(rule)].coverage
     return SetAnswers(rule, sets, measured)
+
+
+def members(result: PredictionResult, engine: Engine, rule: SetRule) -> list[npt.NDArray[np.bool_] | None]:
+    """Return for each answer whether each class is in its set; None if the version that gave it has no such sets."""
+    groups: dict[SetRule | None, list[int]] = {}
+    for n in range(len(result)):
+        version = result.version_of(n)
+        own = rule if version.key == engine.version.key else _stored_rule(version.set_rules, rule.level)
+        groups.setdefault(own, []).append(n)
+    found: list[npt.NDArray[np.bool_] | None] = [None] * len(result)
+    for own, rows in groups.items():
+        if own is None:
+            continue
+        inside_NC = own.sets(result.probabilities_NC[rows], [result.ids[n] for n in rows])
+        for n, inside_C in zip(rows, inside_NC, strict=True):
+            found[n] = inside_C
+    return found
 
 
 def _stored_rule(rules: tuple[SetRule, ...], level: float) -> SetRule | None:

@@ -21,8 +21,10 @@ from service.runtime import Runtime, runtime_of
 from service.status.gauges import Gauges, VersionState, choose_versions
 from service.store import StoreError
 from service.store.rows import Version
+from trueodds.reports.labelling import choice_of
 from trueodds.reports.schemas.alarm import ActingAlone
 from trueodds.reports.schemas.sets import SetCoverage
+from trueodds.sums.answers import AnswerSums
 
 router = APIRouter()
 
@@ -117,7 +119,7 @@ async def metrics(request: Request) -> Response:
         alarm = await _read_alarm(runtime, version)
         acting = await _read_acting(runtime, version, sums.answers)
         matured = await runtime.store.read_maturity_counts(*version.key)
-        sets = await _read_sets(runtime, version)
+        sets = await _read_sets(runtime, version, sums)
         states.append(VersionState(version, sums, *alarm, acting, matured, sets))
     held = await runtime.store.read_held()
     of_questions = await runtime.store.read_questions(), await runtime.store.read_notices()
@@ -153,13 +155,16 @@ async def _read_acting(runtime: Runtime, version: Version, answers: int) -> Acti
     return acting_alone(state, runtime.settings, answers=answers, acted_count=acted)
 
 
-async def _read_sets(runtime: Runtime, version: Version) -> SetCoverage | None:
+async def _read_sets(runtime: Runtime, version: Version, sums: AnswerSums) -> SetCoverage | None:
     """Read the live coverage of a version's sets; None without sets or if its evidence is damaged."""
     if not version.set_rules:
         return None
+    choice = choice_of(sums)
+    is_chosen = choice is not None and choice.warning
     try:
         tree = await runtime.store.read_state(*version.key, COVERAGE)
-        return set_coverage(CoverageState.read(tree, version.set_rules, runtime.settings), version.classes)
+        state = CoverageState.read(tree, version.set_rules, runtime.settings)
+        return set_coverage(state, version.classes, is_chosen=is_chosen)
     except StoreError:
         return None
 

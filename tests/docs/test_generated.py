@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tools import decisions_picture, studies_pictures
+from tools import decisions_picture, forecasts_picture, studies_pictures
 from tools.tables import pages, results
 from tools.tables.claims import CLAIMS, Claim
 from tools.tables.results import Key
@@ -26,6 +26,11 @@ def test_the_picture_of_decision_models_is_that_of_its_result() -> None:
     assert decisions_picture.OUT.read_text(encoding="utf-8") == decisions_picture.drawing()
     page = ROOT / "docs" / "explanation" / "decision-models-and-forecasts.md"
     assert f"](../{decisions_picture.OUT.name})" in page.read_text(encoding="utf-8")
+
+
+def test_the_picture_of_forecasts_is_that_of_its_result() -> None:
+    assert forecasts_picture.OUT.read_text(encoding="utf-8") == forecasts_picture.drawing()
+    assert f"]({forecasts_picture.OUT.relative_to(ROOT)})" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_pictures_of_the_papers_methods_are_those_of_their_result() -> None:

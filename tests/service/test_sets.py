@@ -79,6 +79,46 @@ def test_the_client_reads_the_sets(serve: Serve) -> None:
     assert Predictions.read([plain]).sets is None
 
 
+def test_the_open_inference_protocol_has_the_same_sets(serve: Serve) -> None:
+    client, ids = serve(sets=APS), [f"mine-{n}" for n in range(12)]
+    expected = ask(client, 12, ids=ids)["predictions"]
+    images_NHWC = np.asarray(pictures(12, seed=5), np.uint8)
+    outputs = [{"name": "set"}, {"name": "probabilities", "parameters": {"classification": 1}}]
+    for n, one in enumerate(expected):
+        row_NHWC = images_NHWC[n : n + 1]
+        tensor = {
+            "name": "images",
+            "shape": list(row_NHWC.shape),
+            "datatype": "UINT8",
+            "data": row_NHWC.ravel().tolist(),
+        }
+        body = {"inputs": [tensor], "parameters": {"prediction_id": one["id"], "set": 0.9}, "outputs": outputs}
+        tree = client.send("/v2/models/tiny/infer", body)
+        inside = tree["outputs"][0]
+        assert (inside["datatype"], inside["shape"]) == ("BOOL", [1, 4]) and "parameters" not in tree
+        assert {CLASSES[k] for k in np.flatnonzero(inside["data"])} == set(one["set"])
+    plain = {"inputs": [tensor], "parameters": {"set": 0.6}}
+    assert [one["name"] for one in client.send("/v2/models/tiny/infer", plain)["outputs"]][-1] == "set"
+    described = client.get("/v2/models/tiny").json()["outputs"]
+    assert {"name": "set", "datatype": "BOOL", "shape": [-1, 4]} in described
+    for wrong, words in [({"set": 1}, "parameters.set is 1"), ({"set": True}, "is True"), ({}, "needs the level")]:
+        answer = client.post("/v2/models/tiny/infer", json={**plain, "parameters": wrong, "outputs": outputs})
+        assert answer.status_code == 422 and words in answer.json()["error"]
+
+
+def test_the_open_inference_protocol_names_a_version_without_sets(client: Client) -> None:
+    images_NHWC = np.asarray(pictures(1), np.uint8)
+    tensor = {
+        "name": "images",
+        "shape": list(images_NHWC.shape),
+        "datatype": "UINT8",
+        "data": images_NHWC.ravel().tolist(),
+    }
+    answer = client.post("/v2/models/tiny/infer", json={"inputs": [tensor], "parameters": {"set": 0.9}})
+    assert answer.status_code == 422 and "has no conformal sets" in answer.json()["error"]
+    assert client.report()["answers"] == 0
+
+
 def test_the_same_request_gets_the_same_set(serve: Serve) -> None:
     client = serve(sets=APS)
     ids = [f"mine-{n}" for n in range(20)]
@@ -177,6 +217,16 @@ def test_labels_with_different_chances_are_weighted_or_refused(serve: Serve) -> 
     refused = part(client, 110)["levels"][0]
     assert refused["how"] == "refused" and refused["coverage"] is None and refused["hits"] > 0
     assert "label a random sample" in refused["reading"]
+
+
+def test_labels_chosen_by_confidence_have_no_coverage_at_any_door(serve: Serve) -> None:
+    client = serve(sets=LAC)
+    answered = sorted(ask(client, 200)["predictions"], key=lambda one: -float(one["confidence"]))[:100]
+    label(client, answered, [one["label"] for one in answered])
+    one = part(client, 100)["levels"][0]
+    assert one["how"] == "refused" and "chosen by confidence" in one["reading"]
+    shown = [line for line in client.get("/metrics").text.splitlines() if line.startswith("trueodds_sets_coverage{")]
+    assert len(shown) == 1 and shown[0].endswith(" NaN")
 
 
 @pytest.mark.parametrize("chances", [(1.0, 0.1), (0.1, 1.0)])
