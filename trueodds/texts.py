@@ -118,6 +118,11 @@ def short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def hide_password(text: str) -> str:
+    """Return a text without the password of a URL."""
+    return re.sub(r"://([^:/@\s]+):[^@\s]+@", r"://\1:***@", text)
+
+
 def form(name: str) -> str:
     """Normalise a name, so that different spellings become equal.
 

@@ -131,7 +131,7 @@ ARGUMENTS: dict[str, tuple[tuple[str, ...], str]] = {
     "levels": (("answers.parquet", "--engine", "duckdb", "--ordered"), "need the rows"),
     "logits": (("answers.parquet", "--engine", "duckdb", "--logits"), "--logits"),
     "labels twice": (("answers.parquet", "--engine", "duckdb", "--labels", "bare.parquet"), "holds the column 'label'"),
-    "too many classes": (("wide.parquet", "--engine", "duckdb"), "at most 50"),
+    "too many classes": (("wide.parquet", "--engine", "duckdb"), "at most 1,000"),
     "files with other columns": (("a*r*.parquet", "--engine", "duckdb"), "'tag' is in 1 of them"),
     "files with other types": (("typed*.parquet", "--engine", "duckdb"), "'class 0' is BIGINT or DOUBLE"),
     "an id alone": (("answers.parquet", "--id", "key"), "add --engine duckdb"),
@@ -146,7 +146,7 @@ def test_bad_input_is_refused(
     written(tmp_path / "answers.parquet", usual(50))
     written(tmp_path / "bare.parquet", {name: values for name, values in usual(50).items() if name != "tag"})
     written(tmp_path / "are.parquet", {name: values for name, values in usual(50).items() if name != "tag"})
-    written(tmp_path / "wide.parquet", usual(5, 51))
+    written(tmp_path / "wide.parquet", usual(5, 1_001))
     written(tmp_path / "typed-1.parquet", {"class 0": [1, 0], "class 1": [0, 1], "label": ["class 0", "class 1"]})
     written(tmp_path / "typed-2.parquet", usual(50, 2))
     pq.write_table(arrow(usual(50)).slice(0, 0), "empty.parquet")

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.warehouse.engines import duckdb_source
-from tests.warehouse.tables import REFUSED, USED, arrow, usual
+from tests.warehouse.tables import REFUSED, USED, arrow, rounded, usual
 from trueodds.errors import UserError
 from trueodds.reports.table import reading
 from trueodds.reports.table.reading import Form
@@ -156,6 +156,40 @@ def assert_close(mine: Any, theirs: Any) -> None:
         assert mine == pytest.approx(theirs, rel=1e-9, abs=1e-12)
     else:
         assert mine == theirs
+
+
+def test_sums_of_many_classes_are_those_of_python(make: Make, tmp_path: Path) -> None:
+    columns = usual(150, 130)
+    found = sums_of_source(make(arrow(columns)), trend="day")
+    expected = read(columns, tmp_path, Form())
+    assert_equal(found.total, sums_of(expected))
+    assert_equal_groups(found, expected)
+
+
+NEAR = {"a negative": -1e-9, "a sum": 0.5, "a gap": float("nan"), "a large number": 2.0}
+
+
+@pytest.mark.parametrize("value", NEAR.values(), ids=NEAR)
+def test_rows_of_many_classes_that_need_the_rules_are_refused(value: float, make: Make) -> None:
+    columns = usual(40, 101)
+    columns["class 3"][5] = value
+    with pytest.raises(UserError, match="1 row with a gap, a number outside"):
+        sums_of_source(make(arrow(columns)))
+
+
+def test_rounded_rows_of_many_classes_are_refused(make: Make) -> None:
+    with pytest.raises(UserError, match=r"rounded to steps of 0\.001; with 101 columns"):
+        sums_of_source(make(arrow(rounded(3, 101, 300))))
+
+
+def test_order_of_many_numbered_classes_is_checked(make: Make) -> None:
+    p_NC = np.random.default_rng(2).dirichlet(np.full(101, 0.1), 300)
+    probabilities: dict[str, Any] = {f"{k} of 101": p_NC[:, k] for k in range(101)}
+    right_N = p_NC.argmax(axis=1)
+    sums = sums_of_source(make(arrow({**probabilities, "label": right_N})))
+    assert sums.total.labelled.n == sums.total.labelled.cells[2].sum() == 300
+    with pytest.raises(UserError, match="give the true order with --classes"):
+        sums_of_source(make(arrow({**probabilities, "label": 100 - right_N})))
 
 
 def test_rows_add_up_in_numpys_order() -> None:

@@ -378,7 +378,7 @@ def test_a_file_that_changes_meanwhile_is_refused(tmp_path: Path, monkeypatch: p
         return plan_of(*arguments, **options)
 
     monkeypatch.setitem(sums_of_partition.__globals__, "plan_of", meanwhile)
-    with pytest.raises(FileChangedError, match="changed while they were read"):
+    with pytest.raises(FileChangedError, match="changed while it was read"):
         sums_of_partition(table, Window.of_day(START * 1000))
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, get_args
 from trueodds.cli import Subparsers
 from trueodds.cli.tables import NO_ROWS, OptionsError, add_engine, add_form, check_bins_and_level, costs_of, form_of
 from trueodds.processes.choices import MOST_RATIO, TOLERANCE, ReportBy, TrendUnit
+from trueodds.texts import hide_password
 
 if TYPE_CHECKING:
     from trueodds.reports.options import ReportOptions
@@ -31,6 +32,7 @@ EXAMPLES = (
     "report stars.csv --label stars --ordered --html report.html",
     "report probabilities.npy --labels labels.npy --json report.json",
     'report "answers/*.parquet" --engine duckdb --by tag',
+    'report "s3://bucket/answers/*.parquet" --engine duckdb --labels "s3://bucket/labels/*.parquet"',
     "report sums/*.parquet",
 )
 
@@ -40,7 +42,7 @@ def add_parser(commands: Subparsers) -> None:
 
     epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
     parser = commands.add_parser("report", description=__doc__, epilog=epilog, intermix=True)
-    add_form(parser)
+    add_form(parser, urls=True)
     parser.add_argument("more", type=Path, nargs="*", metavar="SUMS", help="more files that `trueodds sums` wrote")
     add_engine(parser)
     words = "the positive class of two; the report adds figures of its probability, and alerts by it; a single"
@@ -123,6 +125,9 @@ def _table(arguments: argparse.Namespace) -> ReportTable:
         from trueodds.cli.tables import sums_of_engine
 
         return sums_of_engine(arguments, trend=arguments.trend)
+    for place in (arguments.answers, arguments.labels):
+        if isinstance(place, str):
+            raise OptionsError(f"{hide_password(place)} is a URL, which an engine reads; add --engine duckdb")
     if arguments.id is not None:
         raise OptionsError(f"--id is {arguments.id!r} without --engine, which joins labels by it; add --engine duckdb")
     if sums := _stored_sums(arguments):

@@ -32,13 +32,13 @@ def add_parser(commands: Subparsers) -> None:
     epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
     parser = commands.add_parser("sums", description=__doc__, epilog=epilog, intermix=True)
     answers = (
-        "a .parquet file, or a pattern of such files in quotes: a column for each class, or confidence and predicted"
+        "a .parquet file, or a pattern of such files in quotes or in a bucket (s3://bucket/answers/*.parquet): a column"
     )
-    answers += " (or correct); and a column time"
+    answers += " for each class, or confidence and predicted (or correct); and a column time"
     labels = (
         "a .parquet file or pattern with the table of labels: the columns id, label and time, the arrival of each label"
     )
-    add_form(parser, answers=answers, labels=labels)
+    add_form(parser, answers=answers, labels=labels, urls=True)
     add_engine(parser, default="duckdb")
     words = (
         "with labels in the table of answers: the column with the time at which each label arrived (`time` if labels"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from trueodds.errors import UserError
 from trueodds.processes.choices import LABEL, TABLES
 from trueodds.sums.resolution_option import add_resolution, resolution_of
+from trueodds.texts import hide_password
 
 if TYPE_CHECKING:
     from trueodds.metrics import Costs
@@ -26,25 +27,49 @@ class OptionsError(UserError, ValueError):
     """An option has a value that cannot be used."""
 
 
+def file_path(text: str) -> Path:
+    """Return the path of a file of this machine.
+
+    Raises:
+        argparse.ArgumentTypeError: It is a URL.
+    """
+    if "://" in text:
+        raise argparse.ArgumentTypeError(
+            f"{hide_password(text)} is a URL; allowed is the path of a file: copy it to this machine first"
+        )
+    return Path(text)
+
+
+def path_or_url(text: str) -> Path | str:
+    """Return the path of a file, or a URL as it is: a path would lose one of its slashes."""
+    return text if "://" in text else Path(text)
+
+
 def add_form(
-    parser: argparse.ArgumentParser, *, several: bool = False, answers: str = TABLES, labels: str = ""
+    parser: argparse.ArgumentParser,
+    *,
+    several: bool = False,
+    answers: str = TABLES,
+    labels: str = "",
+    urls: bool = False,
 ) -> None:
     """Add the arguments for the file of answers (or `several` files) and its form.
 
-    `answers` and `labels` are the help texts of these arguments.
+    `answers` and `labels` are the help texts of these arguments. `urls` allows URLs, which an engine reads.
     """
+    kind = path_or_url if urls else file_path
     labels = labels or "an .npy with the labels of an .npy of probabilities; with --engine, a table of ids and labels"
     classes = (
         "names of the classes, separated by commas: the columns of a table that are classes, in the order of labels"
     )
     classes += " that are numbers (--classes=-1,1 if a name begins with a minus)"
     if several:
-        parser.add_argument("tables", type=Path, nargs="+", metavar="TABLE", help=f"two or more; each {TABLES}")
+        parser.add_argument("tables", type=file_path, nargs="+", metavar="TABLE", help=f"two or more; each {TABLES}")
         labels = "an .npy with the labels of the rows of .npy files"
         classes = "names of the classes, separated by commas, as in `trueodds report`"
     else:
-        parser.add_argument("answers", type=Path, help=answers)
-    parser.add_argument("--labels", type=Path, metavar="FILE", help=labels)
+        parser.add_argument("answers", type=kind, help=answers)
+    parser.add_argument("--labels", type=kind, metavar="FILE", help=labels)
     words = f"the column of a table that holds the labels (default: {LABEL})"
     parser.add_argument("--label", default=LABEL, metavar="COLUMN", help=words)
     scale = parser.add_mutually_exclusive_group()
@@ -59,8 +84,8 @@ def add_form(
 
 def add_engine(parser: argparse.ArgumentParser, *, default: str = "") -> None:
     """Add --engine and --id, for tables that do not fit into memory."""
-    words = "duckdb makes the sums (extra `warehouse`): of a .parquet file, or of a pattern of such files in quotes;"
-    words += " it needs little memory for any number of rows"
+    words = "duckdb makes the sums (extra `warehouse`): of a .parquet file, of a pattern of such files in quotes, or of"
+    words += " such files in a bucket, s3://bucket/answers/*.parquet; it needs little memory for any number of rows"
     parser.add_argument("--engine", metavar="ENGINE", default=default, help=words)
     words = "with --engine and --labels: the column that both tables share (default: id)"
     parser.add_argument("--id", metavar="COLUMN", help=words)
@@ -95,7 +120,7 @@ def form_of(arguments: argparse.Namespace) -> Form:
         scale="logits" if arguments.logits else "probabilities" if arguments.probabilities else None,
         classes=tuple(name.strip() for name in arguments.classes.split(",") if name.strip()),
         first_label=arguments.first_label,
-        labels=arguments.labels,
+        labels=arguments.labels if isinstance(arguments.labels, Path) else None,
         positive=arguments.positive,
         resolution=resolution_of(arguments),
     )

@@ -270,7 +270,7 @@ def _check(rows: Expression, names: Sequence[str], step: float | None) -> Expres
     within = rows.excess.abs() <= number(most_rounding(len(names)))
     ways = [
         (
-            _all([(value - _round(value, decimals)).abs() < number(1e-7) for value in values])
+            all_of([(value - _round(value, decimals)).abs() < number(1e-7) for value in values])
             & _is_explained(rows.excess, count, len(names), 10.0**-decimals),
             ibis.literal(0),
         )
@@ -287,11 +287,12 @@ def _check(rows: Expression, names: Sequence[str], step: float | None) -> Expres
     )
 
 
-def _all(conditions: Sequence[Expression]) -> Expression:
-    result = conditions[0]
-    for condition in conditions[1:]:
-        result = result & condition
-    return result
+def all_of(conditions: Sequence[Expression]) -> Expression:
+    """Return whether all conditions hold, as a balanced tree: Ibis and engines limit the depth of an expression."""
+    if len(conditions) == 1:
+        return conditions[0]
+    half = len(conditions) // 2
+    return all_of(conditions[:half]) & all_of(conditions[half:])
 
 
 def _round(value: Expression, decimals: int) -> Expression:

@@ -77,8 +77,9 @@ def join_labels(source: TableSource, labels: TableSource, label: str, key: str) 
     match = source.table.left_join(latest, source.table[key] == latest.key)
     table = match.select(**kept, **{label: latest.label})
     notes = _check_join(source, match, latest, key)
-    state = (source.state, labels.state)
-    return replace(source, table=table, state=lambda: [one() for one in state]), notes
+    both = (source, labels)
+    first_state = [one.first_state for one in both]
+    return replace(source, table=table, state=lambda: [one.state() for one in both], first_state=first_state), notes
 
 
 def _latest(rows: Expression, has_times: bool) -> Expression:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import ibis
 import numpy as np
 
-from trueodds.files import FileChangedError, FileError, sha256
+from trueodds.files import FileError
 from trueodds.processes.choices import TrendUnit
 from trueodds.reports.table.reading import Form
 from trueodds.reports.table.stored_sums import FIRST, Partition, ReadFile, RowCounts, Window, merge
 from trueodds.reports.table.summed import COLUMNS, SumGroups, TableSums
+from trueodds.reports.warehouse.parquet_files import size_and_hash
 from trueodds.reports.warehouse.parquet_source import TableSource, open_source
 from trueodds.reports.warehouse.plan import Expression, ReadingPlan, TimeColumn
 from trueodds.reports.warehouse.planning import plan_of, time_column
@@ -68,13 +68,10 @@ def sums_of_partition(table: PartitionedTable, window: Window) -> Partition:
         EngineError: The engine cannot run the expression.
     """
     opened = _Opened.of(table)
-    before = opened.state()
     partition = opened.partition(window)
-    if opened.state() != before:
-        raise FileChangedError(
-            f"{opened.answers.name} or its labels changed while they were read, so the sums would be of neither state;"
-            " run this again when nothing writes to the files"
-        )
+    opened.answers.check_state()
+    if opened.labels is not None:
+        opened.labels.check_state()
     return partition
 
 
@@ -150,10 +147,6 @@ class _Opened:
         labels = open_source(table.labels, table.engine, answers.table, file_column=_LABEL_FILE)
         _check_labels(answers, labels, label, table.key)
         return cls(table, answers, labels, time, time_column(labels, "time")[0])
-
-    def state(self) -> object:
-        """Return a value that changes when a file changes."""
-        return self.answers.state(), None if self.labels is None else self.labels.state()
 
     @property
     def label_source(self) -> TableSource:
@@ -417,7 +410,7 @@ def _files_of(source: TableSource, rows: Expression, column: str) -> list[ReadFi
     known = rows.filter(rows[column].notnull())
     by_value = source.run(known.group_by(column).aggregate(count=known.count()))
     pairs = sorted(zip(by_value[column], by_value["count"], strict=True))
-    return [ReadFile(name, Path(name).stat().st_size, sha256(Path(name)), int(count)) for name, count in pairs]
+    return [ReadFile(name, *size_and_hash(name), int(count)) for name, count in pairs]
 
 
 def _no_groups() -> SumGroups:

@@ -27,7 +27,7 @@ from trueodds.reports.table.classes import (
 from trueodds.reports.table.reading import Form, choose_columns
 from trueodds.reports.table.table_content import agreement, correctness
 from trueodds.reports.table.table_report import MAX_POINTS, MOST_GROUPS
-from trueodds.reports.warehouse.answer_rows import _is_explained, _on_step, period_of, rows_of
+from trueodds.reports.warehouse.answer_rows import _is_explained, _on_step, all_of, period_of, rows_of
 from trueodds.reports.warehouse.parquet_source import TableSource
 from trueodds.reports.warehouse.plan import GROUPS, Codes, Expression, ReadingPlan, TimeColumn
 from trueodds.reports.warehouse.terms import at_least, number, total, where
@@ -37,8 +37,10 @@ from trueodds.texts import alike, quotes, short
 
 MOST_VALUES = 10_000
 """Largest number of different labels, or of other values whose meaning is looked up."""
-MOST_CLASSES = 50
-"""Largest number of classes. The SQL text grows with it: for 100 classes it has 420 kB and takes 7 s to build."""
+MOST_CLASSES = 1_000
+"""Largest number of classes. The SQL text grows with it: for 1,000 classes it has 470 kB."""
+MOST_RULED_CLASSES = 100
+"""Largest number of classes with the rules for rounded rows and for noise. For 100, their SQL text has 430 kB."""
 SAMPLE = 256
 """Number of rows whose values can show that the table is not rounded."""
 UNITS: tuple[Unit, ...] = get_args(Unit)
@@ -221,7 +223,7 @@ def _of_classes(
     """Plan a table with probabilities."""
     if len(columns) > MOST_CLASSES:
         raise FileError(
-            f"{source.name} has {len(columns):,} columns of classes; --engine takes at most {MOST_CLASSES}. Give the"
+            f"{source.name} has {len(columns):,} columns of classes; --engine takes at most {MOST_CLASSES:,}. Give the"
             " columns confidence, predicted and label in place of the probabilities, or leave out --engine"
         )
     values = _values(source, form.label)
@@ -254,14 +256,28 @@ def _of_classes(
         notes=tuple(notes),
     )
     plan = replace(plan, resolution=form.resolution or _shown_resolution(source, plan))
+    has_many = len(columns) > MOST_RULED_CLASSES
+    if has_many and plan.resolution.step is not None:
+        raise rules_error(source, plan, f"is rounded to steps of {plan.resolution.step:g}")
     if scheme != "names" and not ordered:
-        rows = rows_of(source.table, plan)
+        rows = rows_of(source.table, plan, quick=has_many)
+        rows = rows.filter(rows.problem == 0) if has_many else rows
         pairs = rows.filter(rows.label_code >= 0).group_by("class_code", "label_code")
         found = source.run(pairs.aggregate(count=ibis._.count()))
         counts_CC = np.zeros((len(classes), len(classes)), np.int64)
         counts_CC[found["class_code"], found["label_code"]] = found["count"]
         check_order_of_counts(source.name, counts_CC, classes)
     return plan
+
+
+def rules_error(source: TableSource, plan: ReadingPlan, problem: str) -> FileError:
+    """Build the error for a table of many classes with rows that need the rules for rounding and noise."""
+    return FileError(
+        f"{source.name} {problem}; with {len(plan.columns):,} columns of classes --engine takes exact probabilities in"
+        f" [0, 1] that sum to 1, and up to {MOST_RULED_CLASSES} columns it takes rounded ones and noise below 0."
+        " Correct these rows, give the columns confidence, predicted and label in place of the probabilities, or leave"
+        " out --engine"
+    )
 
 
 def _positive(form: Form, classes: Sequence[str]) -> int | None:
@@ -360,9 +376,7 @@ def _shown_resolution(source: TableSource, plan: ReadingPlan) -> Resolution:
     )
     wanted: dict[str, Expression] = {"rows": rows.count()}
     for place, step in enumerate(steps):
-        on = _on_step(rows[names[0]], step)
-        for name in names[1:]:
-            on = on & _on_step(rows[name], step)
+        on = all_of([_on_step(rows[name], step) for name in names])
         size = rows.excess.abs()
         conditions = {
             "on": on,

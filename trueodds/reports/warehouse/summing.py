@@ -15,7 +15,7 @@ from trueodds.reports.warehouse.answer_rows import CHANGED, DISAGREES, GAP, OFF_
 from trueodds.reports.warehouse.expression import PARTS, sums_expression
 from trueodds.reports.warehouse.parquet_source import TableSource
 from trueodds.reports.warehouse.plan import ReadingPlan
-from trueodds.reports.warehouse.planning import plan_of
+from trueodds.reports.warehouse.planning import MOST_RULED_CLASSES, plan_of, rules_error
 from trueodds.sums.inputs import MUST_SUM
 from trueodds.texts import plural
 
@@ -37,14 +37,8 @@ def sums_of_source(
         FileError: The table cannot be read as answers, has a row that cannot be counted, or changed meanwhile.
         EngineError: The engine cannot run the expression.
     """
-    before = source.state()
-    plan = plan_of(source, form or Form(), trend=trend)
-    sums = sums_by_plan(source, plan)
-    if source.state() != before:
-        raise FileError(
-            f"{source.name} changed while it was read, so its sums would be of neither state; run this again when"
-            " nothing writes to it, or name the finished files"
-        )
+    sums = sums_by_plan(source, plan_of(source, form or Form(), trend=trend))
+    source.check_state()
     return sums
 
 
@@ -58,6 +52,11 @@ def sums_by_plan(source: TableSource, plan: ReadingPlan) -> TableSums:
     quick = not plan.by_confidence and plan.resolution.step is None
     found = source.arrays(sums_expression(source.table, plan, quick=quick))
     if quick and _numbers(found, "problems").sum():
+        if len(plan.columns) > MOST_RULED_CLASSES:
+            rows = rows_of(source.table, plan, quick=True)
+            count = source.run(rows.aggregate(count=rows.count(where=rows.problem != 0)))["count"][0]
+            words = "a gap, a number outside [0, 1], a sum other than 1 or a predicted class of less probability"
+            raise rules_error(source, plan, f"has {plural(count, 'row')} with {words}")
         found = source.arrays(sums_expression(source.table, plan))
     if _numbers(found, "problems").sum():
         raise _problem(source, plan)
