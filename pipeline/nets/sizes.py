@@ -24,6 +24,8 @@ CLASSES = 100
 """Row sizes and classes for which sizes are given. Channels or features come first; for texts and trees, the width of a
 word vector and the number of words. The word vectors themselves are not counted.
 """
+OUR_NETS = "pipeline.nets."
+"""Start of the places of our own nets. None of them needs torchvision, whose import takes a second of a processor."""
 
 
 class Size(NamedTuple):
@@ -45,7 +47,8 @@ def size(shape: Shape, sizes: tuple[int, ...] | None = None) -> Size:
     It runs on the `meta` device, except for text and tree nets, whose cost depends on the number of words.
     """
     sizes = sizes or ROWS[shape.kind]
-    torchvision()  # must not be imported first inside a `torch.device` context, which would move its own tensors
+    if not shape.net.startswith(OUR_NETS):
+        torchvision()  # must not be imported first inside a `torch.device` context, which would move its own tensors
     device = "cpu" if shape.kind in WORDS else "meta"
     with torch.device(device), FlopCounterMode(display=False) as counter, torch.no_grad():
         net = _net(shape, sizes[0]).eval()

@@ -112,6 +112,8 @@ def seconds_of(params: Params, records: Sequence[dict[str, Any]]) -> float | Non
     no run is within a factor of RANGE, or if the work is unknown.
     """
     measured = [(work, record["seconds"]) for record in records if (work := of_record(record)) and record["seconds"]]
+    if not measured:
+        return None
     has_size = params.data.train_size is not None  # then any run of the data set shows the sizes of its rows
     of_data = [
         (work.rows, work.sizes)

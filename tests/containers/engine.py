@@ -35,7 +35,7 @@ def running() -> Iterator[Environment]:
         yield dict(os.environ)
         return
     try:
-        subprocess.run([script, "images"], cwd=ROOT, check=True, timeout=600)
+        subprocess.run([script, "images"], cwd=ROOT, check=True, timeout=1800)
         # env -0: values may hold anything but NUL.
         text = subprocess.run(
             ["bash", "-c", 'eval "$("$0" env)" && exec env -0', script],

@@ -24,6 +24,8 @@ BUILT = {"server": "train", "register": "train", "worker": "train", "service": "
 PORTS = {"PORT": 8000, "PREFECT_PORT": 4200, "PROMETHEUS_PORT": 9090, "GRAFANA_PORT": 3000}
 """Variables of compose.yaml, and the ports that the documentation names."""
 DOCUMENTED = re.compile(r"docker compose((?: -f docker/\S+)+)")
+PATIENCE = 3
+"""How often the seconds of a quiet machine are waited for: `.ci/run` has five processes of tests beside these."""
 KILL = "import os, sys; os.kill(int(sys.argv[1]), 9)"
 
 
@@ -46,7 +48,7 @@ class Stack:
     """Runs `docker compose`; `folder` gets a Compose file of this test's own."""
 
     def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
-        self.folder, self.client = folder, httpx.Client(timeout=30)
+        self.folder, self.client = folder, httpx.Client(timeout=30 * PATIENCE)
         several = free_ports(len(PORTS) + 10)
         self.ports = dict(zip(PORTS, several, strict=False))
         self.environment = {**environment, **{name: str(port) for name, port in self.ports.items()}}
@@ -68,7 +70,9 @@ class Stack:
         inspected = self.docker("image", "inspect", image, check=False)
         return not inspected.returncode or not self.docker("pull", "--quiet", image, check=False).returncode
 
-    def docker(self, *words: str, check: bool = True, timeout: float = 600) -> subprocess.CompletedProcess[str]:
+    def docker(
+        self, *words: str, check: bool = True, timeout: float = 600 * PATIENCE
+    ) -> subprocess.CompletedProcess[str]:
         """Run `docker`; on an unexpected exit status the test fails with all it printed."""
         return self.run(["docker", *words], check=check, timeout=timeout)
 
@@ -84,7 +88,7 @@ class Stack:
         command = command.replace("-f docker/", f"-f {DOCKER}/")
         for variable, port in PORTS.items():
             command = command.replace(f"127.0.0.1:{port}", f"127.0.0.1:{self.ports[variable]}")
-        return self.run(["bash", "-c", command], check=True, timeout=900).stdout
+        return self.run(["bash", "-c", command], check=True, timeout=900 * PATIENCE).stdout
 
     def run(self, command: list[str], *, check: bool, timeout: float) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
@@ -145,8 +149,8 @@ class Stack:
 
 
 def until(enough: Callable[[], Any], seconds: float, what: str) -> Any:
-    """Wait for something to be true; refused connections are not, and the test fails after `seconds`."""
-    deadline, seen = time.monotonic() + seconds, None
+    """Wait for something to be true; refused connections are not, and the test fails after PATIENCE times `seconds`."""
+    deadline, seen = time.monotonic() + PATIENCE * seconds, None
     while time.monotonic() < deadline:
         try:
             if seen := enough():
@@ -154,4 +158,4 @@ def until(enough: Callable[[], Any], seconds: float, what: str) -> Any:
         except httpx.HTTPError as error:
             seen = error
         time.sleep(0.5)
-    pytest.fail(f"waited {seconds:g} s in vain for {what}; last: {seen!r}")
+    pytest.fail(f"waited {PATIENCE * seconds:g} s in vain for {what}; last: {seen!r}")

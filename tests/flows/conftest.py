@@ -211,9 +211,12 @@ def ends_in_order(worker: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def prefect(reproduced: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prefect]:
-    """`python -m pipeline.flows up` on a free port, a second worker beside its own; all of it ended afterwards."""
+    """`python -m pipeline.flows up` on a free port, a second worker beside its own; all of it ended afterwards.
+
+    Idle, they take a twentieth of a processor: they are gone before the process goes on with another folder's tests.
+    """
     home = tmp_path_factory.mktemp("prefect") / "checkout"
     shutil.copytree(reproduced, home, symlinks=True)
     prefect = Prefect(home, f"http://127.0.0.1:{free_port()}/api")
