@@ -43,13 +43,13 @@ def test_a_notebook_runs(notebook: Path, tmp_path: Path, monkeypatch: pytest.Mon
     for name, value in environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    content = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
+    content = nbformat.read(notebook, as_version=4)
     NotebookClient(content, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
 
 
 @each_notebook
 def test_a_notebook_holds_its_outputs_and_no_path_of_a_machine(notebook: Path) -> None:
-    content = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
+    content = nbformat.read(notebook, as_version=4)
     outputs = [output for cell in content.cells for output in cell.get("outputs", [])]
     assert outputs and not [output for output in outputs if output.output_type == "error"]
     text = notebook.read_text(encoding="utf-8")

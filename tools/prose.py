@@ -14,6 +14,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache, lru_cache
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -88,9 +89,37 @@ def long_sentences(page: Path) -> Iterator[tuple[int, str]]:
                 yield (token.map or [0])[0] + 1, f"{count} words, {most} are allowed: {sentence[:70]} ..."
 
 
+@lru_cache(maxsize=1)
+def _parse(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+def parse(file: Path) -> ast.Module:
+    """Parse a file. Checks that follow each other on a file share the tree."""
+    return _parse(file.read_text(encoding="utf-8"))
+
+
+@cache
+def classes_in(text: str) -> list[tuple[int, str]]:
+    """List line and name of each public class of a module."""
+    body = _parse(text).body
+    return [(part.lineno, part.name) for part in body if isinstance(part, ast.ClassDef) and part.name[0] != "_"]
+
+
+def blocks(module: ast.Module) -> Iterator[ast.AST]:
+    """Yield the module and each statement or part of one, without their expressions, which are most of a tree."""
+    waiting: list[ast.AST] = [module]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for field in ("cases", "finalbody", "orelse", "handlers", "body"):
+            if isinstance(parts := getattr(node, field, None), list):
+                waiting += reversed(parts)
+
+
 def docstrings(module: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield line and text of each docstring: of the module, its classes and functions, and of constants and fields."""
-    for node in ast.walk(module):
+    for node in blocks(module):
         body = getattr(node, "body", None)
         if not isinstance(body, list):
             continue
@@ -105,7 +134,7 @@ def docstrings(module: ast.Module) -> Iterator[tuple[int, str]]:
 
 def beginnings(file: Path) -> Iterator[tuple[int, str]]:
     """Yield line and message of each docstring that begins with one of BANNED."""
-    for line, text in docstrings(ast.parse(file.read_text(encoding="utf-8"))):
+    for line, text in docstrings(parse(file)):
         first = re.match(r"\w+", text.strip())
         if first and first.group() in BANNED:
             yield line, f"a docstring begins with {first.group()!r}; begin with a verb or a noun: {text.strip()[:60]}"
@@ -123,7 +152,7 @@ def is_participle(name: str) -> bool:
 def names(file: Path) -> Iterator[tuple[int, str]]:
     """Yield line and name of each function, parameter, field and constant that ends with a participle."""
     cure = "a name that leaves a function is a noun, a verb or a predicate"
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in blocks(parse(file)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             if is_participle(node.name) and node.name not in CALLED:
                 yield node.lineno, f"function {node.name}; {cure}"
@@ -143,9 +172,8 @@ def twice(files: list[Path]) -> Iterator[str]:
     for file in files:
         if file.name not in ENTRIES and file.parent.name not in MIRRORS:
             rooms[file.parts[0], file.name].append(str(file))
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                classes[node.name].append(f"{file}:{node.lineno}")
+        for line, name in classes_in(file.read_text(encoding="utf-8")):
+            classes[name].append(f"{file}:{line}")
     for name, places in sorted(classes.items()):
         if len([place for place in places if not place.startswith(FORMS)]) > 1:
             yield f"class {name} stands for two things: {', '.join(places)}"
@@ -154,9 +182,15 @@ def twice(files: list[Path]) -> Iterator[str]:
             yield f"file {name} stands for two things in {package}: {', '.join(places)}"
 
 
+def misnomers_of(file: Path) -> list[str]:
+    """List the names in a file that are participles, and note its classes for `twice`."""
+    classes_in(file.read_text(encoding="utf-8"))
+    return [f"{file}:{line}: {text}" for line, text in names(file)]
+
+
 def misnomers(files: list[Path]) -> list[str]:
     """List the names in some files that are participles or stand for two things."""
-    return [f"{file}:{line}: {text}" for file in files for line, text in names(file)] + list(twice(files))
+    return [text for file in files for text in misnomers_of(file)] + list(twice(files))
 
 
 def files_under(paths: list[str], suffix: str) -> list[Path]:
@@ -176,9 +210,13 @@ def main(arguments: list[str]) -> int:
     pages = files_under(arguments or ["README.md", "docs"], ".md")
     code = files_under(arguments or list(CODE), ".py")
     findings = [f"{page}:{line}: {text}" for page in pages for line, text in long_sentences(page)]
-    findings += [f"{file}:{line}: {text}" for file in code for line, text in beginnings(file)]
-    if not arguments:
-        findings += misnomers(files_under(list(NAMED), ".py"))
+    known = [] if arguments else files_under(list(NAMED), ".py")
+    misnamed = list[str]()
+    for file in code:
+        findings += [f"{file}:{line}: {text}" for line, text in beginnings(file)]
+        if file in known:
+            misnamed += misnomers_of(file)
+    findings += [*misnamed, *twice(known)]
     print("\n".join(findings), end="\n" if findings else "")
     return 1 if findings else 0
 

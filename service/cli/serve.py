@@ -10,6 +10,7 @@ import signal
 import sys
 
 from trueodds.cli import Subparsers
+from trueodds.processes.lazy import uncollected
 
 EPILOG = """examples:
   trueodds serve --port 8000
@@ -35,11 +36,12 @@ def add_parser(commands: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve and return the exit status: 0; 1 if a file, store or port cannot be used; 2 for an invalid setting."""
-    from pydantic import ValidationError
+    with uncollected():
+        from pydantic import ValidationError
 
-    from service.cli import serving
-    from service.settings import Settings
-    from service.store import StoreError
+        from service.cli import serving
+        from service.settings import Settings
+        from service.store import StoreError
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     options = vars(arguments)

@@ -6,6 +6,7 @@ this process, so that consumers in other processes can be killed.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import subprocess
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition, cimpl
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -27,6 +28,13 @@ ROOT = Path(__file__).parents[2]
 PARTITIONS = 4
 """Partitions of a topic; the mock cluster gives each topic as many."""
 QUIET = {"log_level": 2}
+PROMPT = {
+    "session.timeout.ms": "6000",
+    "heartbeat.interval.ms": "500",
+    "fetch.wait.max.ms": "20",
+    "fetch.error.backoff.ms": "20",
+}
+"""Options of consumers in tests: a commit waits behind a fetch of an empty partition, by default for half a second."""
 REAL = os.environ.get("TRUEODDS_KAFKA", "")
 """Address of a real cluster for tests."""
 
@@ -74,13 +82,13 @@ class Kafka:
     def read(self, topic: str, count: int, seconds: float = 20) -> list[Message]:
         """Read `count` messages of a topic from its beginning."""
         consumer = Consumer(
-            {"bootstrap.servers": self.address, "group.id": "reader", "auto.offset.reset": "earliest", **QUIET}
+            {"bootstrap.servers": self.address, "group.id": "reader", "auto.offset.reset": "earliest"} | QUIET | PROMPT
         )
         partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
         messages, deadline = list[Message](), time.monotonic() + seconds
         while len(messages) < count and time.monotonic() < deadline:
-            messages += [one for one in consumer.consume(100, 0.2) if one.error() is None]
+            messages += [one for one in consumer.consume(count - len(messages), 0.2) if one.error() is None]
         consumer.close()
         return messages
 
@@ -95,11 +103,44 @@ class Kafka:
 @contextmanager
 def cluster(real: str = "") -> Iterator[Kafka]:
     """Start a mock cluster, or use a real one."""
-    settings: dict[str, Any] = {"bootstrap.servers": real} if real else {"test.mock.num.brokers": 1}
-    producer = Producer({**settings, **QUIET, "linger.ms": 5})
-    brokers = producer.list_topics(timeout=20).brokers.values()
-    address = real or ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
-    yield Kafka(address, bool(real), producer)
+    if real:
+        yield Kafka(real, True, Producer({"bootstrap.servers": real, **QUIET, "linger.ms": 5}))
+        return
+    with mock_cluster() as address:
+        yield Kafka(address, False, Producer({"bootstrap.servers": address, **QUIET, "linger.ms": 1}))
+
+
+@contextmanager
+def mock_cluster() -> Iterator[str]:
+    """Start librdkafka's mock cluster. A new group has its members at once, not after the usual three seconds.
+
+    That time cannot be set by `test.mock.num.brokers` of a producer, so this calls librdkafka itself (rdkafka_mock.h).
+    """
+    library = ctypes.CDLL(cimpl.__file__)
+    pointer, number = ctypes.c_void_p, ctypes.c_int
+    functions: list[tuple[str, Any, list[Any]]] = [
+        ("conf_new", pointer, []),
+        ("conf_set", number, [pointer, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]),
+        ("new", pointer, [number, pointer, ctypes.c_char_p, ctypes.c_size_t]),
+        ("destroy", None, [pointer]),
+        ("mock_cluster_new", pointer, [pointer, number]),
+        ("mock_cluster_bootstraps", ctypes.c_char_p, [pointer]),
+        ("mock_cluster_destroy", None, [pointer]),
+        ("mock_group_initial_rebalance_delay_ms", None, [pointer, ctypes.c_int32]),
+    ]
+    kafka = {name: getattr(library, f"rd_kafka_{name}") for name, _, _ in functions}
+    for name, result, arguments in functions:
+        kafka[name].restype = result
+        kafka[name].argtypes = arguments
+    options, error = kafka["conf_new"](), ctypes.create_string_buffer(500)
+    kafka["conf_set"](options, b"log_level", b"2", error, len(error))
+    client = kafka["new"](0, options, error, len(error))
+    assert client, error.value
+    brokers = kafka["mock_cluster_new"](client, 1)
+    kafka["mock_group_initial_rebalance_delay_ms"](brokers, 0)
+    yield kafka["mock_cluster_bootstraps"](brokers).decode()
+    kafka["mock_cluster_destroy"](brokers)
+    kafka["destroy"](client)
 
 
 class Consuming:
@@ -107,9 +148,9 @@ class Consuming:
 
     def __init__(self, kafka: Kafka, url: str, *options: str, config: str = "", folder: Path) -> None:
         file = folder / f"kafka-{uuid.uuid4().hex[:8]}.properties"
-        file.write_text(f"session.timeout.ms = 6000\nheartbeat.interval.ms = 500\n{config}")
+        file.write_text("".join(f"{name} = {value}\n" for name, value in PROMPT.items()) + config)
         command = [sys.executable, "-m", "trueodds", "consume", "--kafka", kafka.address, "--url", url]
-        command += ["--kafka-config", str(file), "--every", "1s", *options]
+        command += ["--kafka-config", str(file), "--every", "0.2s", *options]
         self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.lines = list[str]()
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -17,7 +17,7 @@ import pytest
 
 from tests.client.relay import Refuse, Relay
 from tests.service.hooks import until
-from tests.streams.cluster import Consuming, Kafka
+from tests.streams.cluster import PROMPT, Consuming, Kafka
 from trueodds.client.keys import Keys
 from trueodds.client.streams import StreamError, consumption
 from trueodds.client.streams.broker import Cluster, DeadLetters, GroupMember
@@ -31,6 +31,13 @@ PAIR = {
     "request": {"model": "jev", "state": "Buy now", "questions": {"spam": {"type": "noul", "instructions": "Spam?"}}},
     "response": {"model": "jev-2", "answers": {"spam": {"type": "noul", "noul": 0.9}}},
 }
+
+
+@pytest.fixture(autouse=True)
+def _prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches that fill no further, and labels that wait, are looked at often: no test here is about these times."""
+    monkeypatch.setattr(consumption, "POLL", 0.05)
+    monkeypatch.setattr(consumption, "RETRY", 0.1)
 
 
 class Running:
@@ -47,8 +54,7 @@ class Running:
     ) -> None:
         self.lines, self.error = list[str](), list[UserError]()
         self.group, self._stop = group or f"group-{uuid.uuid4().hex[:8]}", threading.Event()
-        options = {"group.id": self.group, "session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
-        cluster = Cluster(kafka.address, options, self.lines.append)
+        cluster = Cluster(kafka.address, {"group.id": self.group} | PROMPT, self.lines.append)
         stop = self._stop.is_set
         sender = Sender(url, Keys(), {}, self.lines.append, stop, pause=0.1)
         letters = DeadLetters(cluster, dead) if dead else None
@@ -198,7 +204,7 @@ def test_no_label_is_given_up_before_the_answers_in_the_topics_are_stored(
 
     def send(self: Sender, items: Any) -> None:
         if any(item.door is ANSWERS for item in items):
-            time.sleep(0.3)
+            time.sleep(0.1)
             seen.append(len(items))
         original(self, items)
 
@@ -217,9 +223,17 @@ def test_too_many_waiting_labels_hold_the_labels_back(
     monkeypatch.setattr(consumption, "MOST_WAITING", 20)
     answers, labels, dead = map(kafka.topic, ("answers", "labels", "dead"))
     kafka.publish(labels, [{"id": f"h-{n}", "label": "ham"} for n in range(100)])
+    original, reads = GroupMember.read, list[int]()
+
+    def read(self: GroupMember, most: int, seconds: float) -> Any:
+        reads.append(most)
+        return original(self, most, seconds)
+
+    monkeypatch.setattr(GroupMember, "read", read)
     consumer = Running(kafka, url, {answers: ANSWERS, labels: LABELS}, ConsumerPlan(batch=10, label_wait=60), dead)
     until(lambda: any("reading no more labels" in line for line in consumer.lines), 30)
-    time.sleep(1.5)
+    held = len(reads)
+    until(lambda: len(reads) > held + 10, 30)
     assert "waiting_labels 2" in consumer.telemetry.text()  # 20 and at most a batch more
     kafka.publish(answers, [answer("hold", f"h-{n}") for n in range(100)])
     until(lambda: consumer.consumption.messages == 200, 60)
@@ -233,7 +247,7 @@ def test_a_service_that_is_away_keeps_its_consumer_in_the_group(
     monkeypatch.setattr(consumption, "PAUSE_AFTER", 0.1)
     topic = kafka.topic("answers")
     with Relay(url) as relay:
-        relay.plan = [Refuse(503, "1") for _ in range(4)]
+        relay.plan = [Refuse(503, "1") for _ in range(2)]
         consumer = Running(kafka, relay.url, {topic: ANSWERS}, ConsumerPlan())
         kafka.publish(topic, [answer("away", f"w-{n}") for n in range(20)])
         until(lambda: any("no offset is committed" in line for line in consumer.lines), 30)

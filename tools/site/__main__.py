@@ -19,7 +19,8 @@ def build(source: Path, site: Path) -> int:
     shutil.rmtree(site, ignore_errors=True)
     api.write(source / api.FOLDER)
     stage(source)
-    return build_main(["-q", "-W", "--keep-going", "-d", f"{source}-doctrees", str(source), str(site)])
+    status: int = build_main(["-q", "-W", "--keep-going", "-d", f"{source}-doctrees", str(source), str(site)])
+    return status
 
 
 def main() -> int:

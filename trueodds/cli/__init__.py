@@ -18,6 +18,7 @@ from typing import Any, NoReturn, Protocol, TypeAlias, cast
 
 from trueodds.errors import MissingExtraError, UserError, nearest, unknown
 from trueodds.processes import output
+from trueodds.processes.lazy import uncollected
 from trueodds.processes.version import __version__
 
 _NO_PERMISSION = "run this as a user who may write there, or change the permissions (chown, chmod)"
@@ -170,8 +171,9 @@ def _list(prog: str, commands: Mapping[str, Command]) -> str:
 
 def _run(command: Command, parsers: Subparsers, words: Sequence[str]) -> int:
     try:
-        module = cast(CommandModule, importlib.import_module(command.module))
-        module.add_parser(parsers)
+        with uncollected():
+            module = cast(CommandModule, importlib.import_module(command.module))
+            module.add_parser(parsers)
         return module.run(parsers.choices[words[0]].parse(words[1:]))
     except ModuleNotFoundError as error:
         package, ours = (error.name or "").partition(".")[0], (command.module.partition(".")[0], "trueodds", "")
