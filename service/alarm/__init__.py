@@ -3,6 +3,7 @@
 from service.alarm.advice import advice_of
 from service.alarm.coverage import COVERAGE, CoverageState
 from service.alarm.coverage_readings import set_coverage
+from service.alarm.expected_results import expected_of
 from service.alarm.promise import PROMISE, PromiseState
 from service.alarm.promise_readings import acting_alone
 from service.alarm.readings import alarm_of
@@ -18,5 +19,6 @@ __all__ = [
     "acting_alone",
     "advice_of",
     "alarm_of",
+    "expected_of",
     "set_coverage",
 ]

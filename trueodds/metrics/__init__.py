@@ -68,6 +68,13 @@ if TYPE_CHECKING:
         sensitivity,
     )
     from trueodds.metrics.labelling.expected import ExpectedAccuracy, expected_accuracy
+    from trueodds.metrics.labelling.expected_decisions import (
+        CalibrationRows,
+        ExpectedDecision,
+        ExpectedShare,
+        expected_class_decisions,
+        expected_decisions,
+    )
     from trueodds.metrics.labelling.weighted_ece import (
         CrowdedCellError,
         FullestCell,
@@ -144,6 +151,9 @@ else:
                 "ChoiceOfLabels LabelDelay Sensitivity choice_of_labels label_delay sensitivity"
             ),
             "trueodds.metrics.labelling.expected": "ExpectedAccuracy expected_accuracy",
+            "trueodds.metrics.labelling.expected_decisions": (
+                "CalibrationRows ExpectedDecision ExpectedShare expected_class_decisions expected_decisions"
+            ),
             "trueodds.metrics.labelling.weighted_ece": (
                 "CrowdedCellError FullestCell WeightedEce fullest_cell inverse_probability_ece weighted_ece"
             ),
@@ -180,6 +190,7 @@ __all__ = [
     "Bins",
     "BrierDecomposition",
     "CalibrationRatio",
+    "CalibrationRows",
     "CalibrationSums",
     "CalibrationTest",
     "ChoiceOfLabels",
@@ -192,6 +203,8 @@ __all__ = [
     "EceInterval",
     "EceTest",
     "ExpectedAccuracy",
+    "ExpectedDecision",
+    "ExpectedShare",
     "FractionAbove",
     "FullestCell",
     "GainSequence",
@@ -241,6 +254,8 @@ __all__ = [
     "ece_test",
     "error_rate",
     "expected_accuracy",
+    "expected_class_decisions",
+    "expected_decisions",
     "fraction_above",
     "fullest_cell",
     "gain_evidence",
