@@ -39,7 +39,7 @@ class CalibrationRows:
     Examples:
         >>> rows = metrics.CalibrationRows.of([0.2, 0.5, 0.6] * 100)
         >>> rows.rows, [round(value, 1) for value in rows.information]
-        (300, [65.0, -12.5, 34.7])
+        (300, [65.0, -12.4, 34.7])
     """
 
     rows: int
