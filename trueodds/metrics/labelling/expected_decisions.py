@@ -213,8 +213,6 @@ def expected_class_decisions(
     """
     p_NC = check_probabilities(probabilities)
     classes = p_NC.shape[1]
-    if not len(p_NC):
-        raise ValueError("there are no answers; give at least one row")
     if classes > MOST_CLASSES:
         raise ValueError(f"there are {classes:,} classes; at most {MOST_CLASSES:,} are compared with the rest")
     if calibration is not None and len(calibration) != classes:
