@@ -19,6 +19,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from service.choices import STORE
 from trueodds.errors import UserError
+from trueodds.processes.choices import ALERT_THRESHOLD
 from trueodds.sums.maturity import EXAMPLE, Matures, read_matures
 
 Network = IPv4Network | IPv6Network
@@ -318,6 +319,13 @@ class Settings(BaseSettings):
         gt=1,
         le=100,
         description="Largest acceptable ratio of expected to observed positives, or of observed to expected.",
+    )
+    alert_threshold: float = Field(
+        ALERT_THRESHOLD,
+        ge=0,
+        le=1,
+        description="p(positive) above which an alert is given, for models with a positive class. The report and"
+        " /metrics give the expected precision and recall at it before labels come.",
     )
     alarm_alpha: float = Field(
         0.05,

@@ -123,7 +123,8 @@ def export(
         model = Path(folder) / MODEL
         write_onnx(servable, card.input.feed(rows[:2], [card.input.tensor]), model)
         golden = {"golden_input": rows[0], "golden_logits": _check_graph(servable, rows, model, card.input)[0]}
-        return Bundle.write(out, model, calibrator, card, **golden, **_reference_and_sets(calibrator, validation, sets))
+        beside = _reference_and_sets(calibrator, validation, sets, card)
+        return Bundle.write(out, model, calibrator, card, **golden, **beside)
 
 
 def reason_against_serving(data_card: dict[str, Any]) -> str:
@@ -156,7 +157,8 @@ def export_model_file(
     """
     golden = {"golden_input": validation_rows[0], "golden_logits": run(model, "logits", validation_rows[:1])[0]}
     card = describe(data_card, training, metrics, calibrator, test, sets)
-    return Bundle.write(out, model, calibrator, card, **golden, **_reference_and_sets(calibrator, validation, sets))
+    beside = _reference_and_sets(calibrator, validation, sets, card)
+    return Bundle.write(out, model, calibrator, card, **golden, **beside)
 
 
 def describe(
@@ -184,9 +186,13 @@ def describe(
     )
 
 
-def _reference_and_sets(calibrator: Calibrator, validation: Logits | None, sets: Sets | None) -> dict[str, Any]:
+def _reference_and_sets(
+    calibrator: Calibrator, validation: Logits | None, sets: Sets | None, card: Description
+) -> dict[str, Any]:
     """Return what the bundle holds of the validation rows: the reference of their confidences, and the sets."""
-    reference = None if validation is None else Reference.of(calibrator(validation.logits_NC).max(axis=1))
+    reference = None
+    if validation is not None:
+        reference = Reference.of_probabilities(calibrator(validation.logits_NC), card.positive_class())
     return {"reference": reference, "conformal": None if sets is None else sets[1]}
 
 

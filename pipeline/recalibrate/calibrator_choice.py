@@ -66,6 +66,8 @@ class CalibratorChoice:
     """Measurement of the whole procedure: for each fold, the calibrator that the other folds choose and fit."""
     settings: Evaluation
     rows: int
+    reference: Reference
+    """Confidences of the rows under calibrators that were fitted without them."""
 
     @property
     def better(self) -> bool:
@@ -131,6 +133,7 @@ def choose(
         measure_probabilities(best.name, p_NC, labels_N, settings, positive, before_NC=Identity()(logits_NC)),
         settings,
         len(labels_N),
+        Reference.of_probabilities(p_NC, positive),
     )
 
 
@@ -167,8 +170,7 @@ def write_candidate(served: Bundle, choice: CalibratorChoice, out: Path, apart: 
         served.card.model_copy(update=changes),
         golden_input=served.golden_input()[0],
         golden_logits=served.card.golden.logits,
-        # Later confidences are compared with those of the live rows under calibrators that were fitted without them.
-        reference=Reference.of_sums(choice.after.sums),
+        reference=choice.reference,
         conformal=sets,
     )
 

@@ -45,6 +45,8 @@ class ReportData:
     """Sums of the same answers by p(positive), for a version with a positive class."""
     level_sums: LevelSums | None
     """Sums of the labels by level, for a version with ordered classes; not for `last`, one class or one tag."""
+    all_positive: AnswerSums | None
+    """Sums of all answers so far by p(positive). Their labels test what is expected of the others."""
     rounding_sums: CalibrationSums | None
     """Sums of the labels that rounding is about; not for `last`, one class or one tag."""
     rows: LabelledRows
@@ -102,6 +104,9 @@ async def read(runtime: Runtime, recent: RecentLabels, version: Version, query: 
     corrected = await _count_corrected_labels(store, version, query, block)
     versions = await sums_of_versions(store, known, query, version, sums)
     questions, notices = await _question(store, version)
+    all_positive = None if positive is None else positive.sums
+    if positive is not None and not query.window.is_everything:
+        all_positive = await store.read_sums(*key, positive=True)
     all_sums = sums if query.window.is_everything else await store.read_sums(*key)
     any_corrected = corrected or await store.count_corrected_labels(*key)
     return ReportData(
@@ -114,6 +119,7 @@ async def read(runtime: Runtime, recent: RecentLabels, version: Version, query: 
         versions=versions,
         known_versions=_roles(known, runtime),
         all_sums=all_sums,
+        all_positive=all_positive,
         corrected_block=await recent.labels(store, version) if any_corrected else None,
         held_labels=(await store.read_held()).get(version.model),
         voidings=await store.read_voidings(*key),

@@ -19,6 +19,7 @@ from service.alarm import (
     acting_alone,
     advice_of,
     alarm_of,
+    expected_of,
     group_alarms,
     set_coverage,
 )
@@ -278,7 +279,8 @@ def _rounded_of(data: ReportData, version: Version, options: ReportOptions) -> R
 
 def compose(data: ReportData, version: Version, query: ReportQuery, settings: Settings, base_url: str) -> Report:
     """Compose the report. If the alarm's evidence is damaged, a note says so and alarm and advice are missing."""
-    options, notes = query.options, observed_notes(version)
+    options = replace(query.options, alert_threshold=settings.alert_threshold)
+    notes = observed_notes(version)
     held = held_note(data.held_labels, time.time_ns() // 1_000_000)
     in_doubt = doubtful_note(data.doubtful, data.settlements)
     maturing = maturing_of(version, data.matured_counts, data.all_sums.answers, settings.matures)
@@ -350,6 +352,16 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         next_steps=_next_steps(maturing, settings),
     )
     report.groups = groups
+    refuted = None if alarm is None else alarm.refuted_null
+    report.expected = expected_of(
+        version,
+        options,
+        None if refuted is None else refuted.statement,
+        data.sums,
+        data.positive,
+        data.all_sums,
+        data.all_positive,
+    )
     report.held, report.maturing = held_of(data.held_labels), maturing
     try:
         report.sets = sets_of(data, version, settings, report)

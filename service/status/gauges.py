@@ -19,6 +19,7 @@ from service.store.decision_rows import Notice, QuestionCounts
 from service.store.rows import ArchiveState, HeldLabels, MaturedCounts, Version
 from service.telemetry.metrics import KEY
 from trueodds.metrics import EceInterval, ece_interval
+from trueodds.reports.schemas import ExpectedDecisions
 from trueodds.reports.schemas.alarm import ActingAlone
 from trueodds.reports.schemas.sets import SetCoverage
 from trueodds.sums.answers import AnswerSums
@@ -46,6 +47,8 @@ class VersionState:
     """Live coverage of conformal sets; None without sets."""
     groups: GroupState | None = None
     """Evidence about tags and classes; None if it is damaged."""
+    expected: tuple[ExpectedDecisions, ...] = ()
+    """Expected results of alerts on the answers without a label."""
 
     @property
     def key(self) -> list[str]:
@@ -95,6 +98,7 @@ class Gauges:
             *_acting(states),
             *_sets(states),
             *_groups(states),
+            *_expected(states),
             *_maturing(states),
             _ready_gauge(intended_versions),
             _altered_gauge(changes),
@@ -255,6 +259,32 @@ def _groups(states: Sequence[VersionState]) -> list[Metric]:
             values = (len(alarm.names), len(alarm.marks()), len(marks), unknown)
             for family, value in zip(families, values, strict=True):
                 family.add_metric([*state.key, kind], float(value))
+    return list(families)
+
+
+def _expected(states: Sequence[VersionState]) -> list[Metric]:
+    texts = {
+        "alert_share": "Share of the answers without a label that have an alert; NaN if the expectation is withdrawn",
+        "precision": "Expected precision of these alerts, if the calibration holds; NaN if labels contradict it",
+        "precision_lower": "Lower end of the 95% interval of that precision",
+        "precision_upper": "Upper end of the 95% interval of that precision",
+        "recall": "Expected recall of these alerts, if the calibration holds; NaN if labels contradict it",
+        "recall_lower": "Lower end of the 95% interval of that recall",
+        "recall_upper": "Upper end of the 95% interval of that recall",
+        "withdrawn": "1: labels contradict the calibration, so nothing is expected; 0: they do not",
+    }
+    families = [
+        GaugeMetricFamily(f"trueodds_expected_{name}", text, labels=[*KEY, "alert"]) for name, text in texts.items()
+    ]
+    for state in states:
+        for part in state.expected:
+            one = next((one for one in part.decisions if one.threshold == part.threshold), None)
+            values: tuple[float | None, ...] = (None,) * 7
+            if one is not None:
+                shares = (limit for s in (one.precision, one.recall) for limit in (s.value, s.lower, s.upper))
+                values = (one.alert_share, *shares)
+            for family, value in zip(families, (*values, float(part.withdrawn is not None)), strict=True):
+                family.add_metric([*state.key, part.about], float("nan") if value is None else value)
     return list(families)
 
 

@@ -13,7 +13,7 @@ from trueodds.bundle.act_alone import ActAlone
 from trueodds.bundle.card_sets import CardSets
 from trueodds.bundle.risk_coverage import RiskCoverage
 from trueodds.inputs import Input
-from trueodds.metrics import CELLS, CalibrationSums, cell_of, mean_confidence
+from trueodds.metrics import CELLS, CalibrationRows, cell_of
 from trueodds.sums.bins import COARSE_CELLS, coarse_counts
 from trueodds.sums.ordered import check_level_names
 from trueodds.sums.positive import PositiveClass
@@ -43,6 +43,12 @@ class Reference(_Part):
     counts: list[int] = Field(min_length=COARSE_CELLS, max_length=COARSE_CELLS)
     """Counts on 60 equal cells (lo, hi] of [0, 1]; 0 is in the first cell."""
     mean: float = Field(ge=0, le=1)
+    information: tuple[float, float, float] | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Information of the rows about the log-odds of the confidence; see `trueodds.metrics.CalibrationRows`."""
+    information_of_positive: tuple[float, float, float] | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
+    """The same about the log-odds of p(positive)."""
 
     @model_validator(mode="after")
     def _all_rows(self) -> Self:
@@ -68,9 +74,32 @@ class Reference(_Part):
         return cls._of_cells(counts_C, float(confidence.mean()))
 
     @classmethod
-    def of_sums(cls, sums: CalibrationSums) -> Self:
-        """Build the reference from the calibration sums of at least one row."""
-        return cls._of_cells(sums.cells[0], mean_confidence(sums))
+    def of_probabilities(cls, probabilities: npt.ArrayLike, positive: PositiveClass | None = None) -> Self:
+        """Build the reference from the calibrated probabilities of the rows that fitted the calibrator.
+
+        It also holds the information of these rows, from which later intervals allow for their number.
+
+        Args:
+            probabilities: Calibrated probabilities, shape (N, C).
+            positive: The positive class of two, if there is one.
+
+        Raises:
+            ValueError: There are no rows, or a confidence is outside [0, 1].
+        """
+        p_NC = np.asarray(probabilities, np.float64)
+        confidence_N = np.minimum(p_NC.max(axis=1), 1.0)
+        of_positive = None if positive is None else CalibrationRows.of(np.clip(p_NC[:, positive.index], 0, 1))
+        return cls.of(confidence_N).model_copy(
+            update={
+                "information": CalibrationRows.of(confidence_N).information,
+                "information_of_positive": of_positive and of_positive.information,
+            }
+        )
+
+    def calibration_rows(self, *, positive: bool) -> CalibrationRows | None:
+        """Return the information of the rows about p(positive), or about the confidence; None if it is not known."""
+        information = self.information_of_positive if positive else self.information
+        return None if information is None else CalibrationRows(self.rows, information)
 
     @classmethod
     def _of_cells(cls, counts_C: npt.NDArray[Any], mean: float) -> Self:

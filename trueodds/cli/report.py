@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, get_args
 
 from trueodds.cli import Subparsers
 from trueodds.cli.tables import NO_ROWS, OptionsError, add_engine, add_form, check_bins_and_level, costs_of, form_of
-from trueodds.processes.choices import MOST_RATIO, TOLERANCE, ReportBy, TrendUnit
+from trueodds.processes.choices import ALERT_THRESHOLD, MOST_RATIO, TOLERANCE, ReportBy, TrendUnit
 from trueodds.texts import hide_password
 
 if TYPE_CHECKING:
     from trueodds.reports.options import ReportOptions
     from trueodds.reports.table.summed import TableSums
+    from trueodds.reports.table.table_content import Answers
     from trueodds.reports.table.table_report import ReportTable
     from trueodds.sums.bins import Binning
 
@@ -53,6 +54,14 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--ordered", action="store_true", help=words)
     words = "with --positive: costs of a missed positive and of a false alarm, in one unit: miss=10,alarm=1"
     parser.add_argument("--costs", metavar="COSTS", help=words)
+    words = "with --positive: p(positive) above which an alert is given, for expected precision and recall of answers"
+    words += f" without a label (default: {ALERT_THRESHOLD:g})"
+    parser.add_argument("--alert-threshold", type=float, default=ALERT_THRESHOLD, metavar="P", help=words)
+    words = (
+        "a table of the rows that fitted the calibrator, with their calibrated probabilities; the limits of expected"
+    )
+    words += " precision and recall then allow for their number"
+    parser.add_argument("--fit-rows", type=Path, metavar="TABLE", help=words)
     parser.add_argument("--bins", type=int, default=15, help="bins of confidence: a divisor of 3,000 (default: 15)")
     words = "bins of equal width, or with about the same number of answers (default: width; for p(positive): mass)"
     parser.add_argument("--binning", choices=get_args(Binning), help=words)
@@ -93,6 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
         ratio_tolerance=arguments.ratio_tolerance or MOST_RATIO,
         positive=arguments.positive,
         ordered=arguments.ordered,
+        fit_rows=_fit_rows(arguments),
     )
     print(text_of(report))
     files: dict[Path, str] = {}
@@ -133,6 +143,15 @@ def _table(arguments: argparse.Namespace) -> ReportTable:
     if sums := _stored_sums(arguments):
         return sums
     return table_of_answers(reading.read(arguments.answers, form_of(arguments)))
+
+
+def _fit_rows(arguments: argparse.Namespace) -> Answers | None:
+    """Read the rows that fitted the calibrator, in the form of the answers."""
+    if arguments.fit_rows is None:
+        return None
+    from trueodds.reports.table import reading
+
+    return reading.read(arguments.fit_rows, replace(form_of(arguments), labels=None))
 
 
 def _stored_sums(arguments: argparse.Namespace) -> TableSums | None:
@@ -185,6 +204,10 @@ def _options(arguments: argparse.Namespace) -> ReportOptions:
         raise OptionsError(
             f"--ratio-tolerance {ratio:g} without --positive: name the positive class with --positive CLASS"
         )
+    if not 0 <= arguments.alert_threshold <= 1:
+        raise OptionsError(
+            f"--alert-threshold is {arguments.alert_threshold!r}; allowed is [0, 1], such as {ALERT_THRESHOLD:g}"
+        )
     binning: Binning | None = arguments.binning
     return ReportOptions(
         bins=arguments.bins,
@@ -192,4 +215,5 @@ def _options(arguments: argparse.Namespace) -> ReportOptions:
         binning_of_positive=binning or "mass",
         level=arguments.level,
         costs=costs_of(arguments),
+        alert_threshold=arguments.alert_threshold,
     )

@@ -211,7 +211,7 @@ def _write_bundle(
                 description,
                 golden_input=model.sample[0],
                 golden_logits=model.golden_logits,
-                reference=Reference.of(calibrator(val.logits_NC).max(axis=1)),
+                reference=Reference.of_probabilities(calibrator(val.logits_NC), positive),
                 conformal=None if sets is None else sets[1],
                 trial=try_bundle,
             )

@@ -69,6 +69,13 @@ if TYPE_CHECKING:
         sensitivity,
     )
     from trueodds.metrics.labelling.expected import ExpectedAccuracy, expected_accuracy
+    from trueodds.metrics.labelling.expected_decisions import (
+        CalibrationRows,
+        ExpectedDecision,
+        ExpectedShare,
+        expected_class_decisions,
+        expected_decisions,
+    )
     from trueodds.metrics.labelling.weighted_ece import (
         CrowdedCellError,
         FullestCell,
@@ -146,6 +153,9 @@ else:
                 "ChoiceOfLabels LabelDelay Sensitivity choice_of_labels label_delay sensitivity"
             ),
             "trueodds.metrics.labelling.expected": "ExpectedAccuracy expected_accuracy",
+            "trueodds.metrics.labelling.expected_decisions": (
+                "CalibrationRows ExpectedDecision ExpectedShare expected_class_decisions expected_decisions"
+            ),
             "trueodds.metrics.labelling.weighted_ece": (
                 "CrowdedCellError FullestCell WeightedEce fullest_cell inverse_probability_ece weighted_ece"
             ),
@@ -182,6 +192,7 @@ __all__ = [
     "Bins",
     "BrierDecomposition",
     "CalibrationRatio",
+    "CalibrationRows",
     "CalibrationSums",
     "CalibrationTest",
     "ChoiceOfLabels",
@@ -194,6 +205,8 @@ __all__ = [
     "EceInterval",
     "EceTest",
     "ExpectedAccuracy",
+    "ExpectedDecision",
+    "ExpectedShare",
     "FractionAbove",
     "FullestCell",
     "GainSequence",
@@ -245,6 +258,8 @@ __all__ = [
     "ece_test",
     "error_rate",
     "expected_accuracy",
+    "expected_class_decisions",
+    "expected_decisions",
     "fraction_above",
     "fullest_cell",
     "gain_evidence",

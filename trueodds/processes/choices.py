@@ -8,6 +8,10 @@ TOLERANCE = 0.02
 """Largest acceptable calibration error (ECE) if no alarm names its own."""
 MOST_RATIO = 1.2
 """Largest acceptable expected / observed positives, or observed / expected, if no alarm names its own."""
+ALERT_THRESHOLD = 0.5
+"""p(positive) above which an alert is given, if no setting names another."""
+THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
+"""Thresholds of p(positive) in a table of alerts."""
 SMALLEST_PROPENSITY = 0.05
 """Smallest propensity of a label that counts; labels with a smaller one are left out."""
 LABEL = "label"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from trueodds.metrics import Costs
+from trueodds.processes.choices import ALERT_THRESHOLD
 from trueodds.reports.schemas import Window
 from trueodds.sums.bins import CELLS, Binning
 
@@ -21,6 +22,8 @@ class ReportOptions:
     """Number of cells of confidence on which the answers are counted: a divisor of 3,000."""
     costs: Costs | None = None
     """Costs of a missed positive and of a false alarm, for a model with a positive class."""
+    alert_threshold: float = ALERT_THRESHOLD
+    """p(positive) above which an alert is given. It is the chosen row of expected decisions."""
     one_look: bool = False
     """True for a table, whose answers are all there at once.
 

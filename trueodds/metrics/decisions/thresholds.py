@@ -10,14 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.metrics.intervals.binomial import binomial_interval
+from trueodds.processes.choices import THRESHOLDS
 from trueodds.sums.bins import CELLS, EDGES
 from trueodds.sums.inputs import Array, as_numbers, check_level
 from trueodds.sums.positive import PositiveClass
 from trueodds.sums.sums import CalibrationSums
 from trueodds.sums.two_columns import label_indices
-
-THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
-"""Default thresholds of a table."""
 
 
 @dataclass(frozen=True)

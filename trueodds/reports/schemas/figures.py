@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from trueodds.metrics import DecisionCost, Threshold
+from trueodds.metrics import DecisionCost, ExpectedDecision, Threshold
 from trueodds.metrics.decisions.acting import ActingThreshold
 from trueodds.reports.schemas.labelling import LOWER, UPPER
 from trueodds.sums.bins import Binning
@@ -109,6 +109,37 @@ class Decisions(BaseModel):
     thresholds: list[Threshold]
     cost: DecisionCost | None = Field(None, description="with costs: result at the threshold that they imply")
     reading: str = Field("", description="the cost in plain words")
+
+
+class ExpectedClass(BaseModel):
+    """Expected results of one class against the rest. An alert is an answer that predicts the class."""
+
+    name: str
+    decision: ExpectedDecision
+
+
+class ExpectedDecisions(BaseModel):
+    """Expected results of alerts on the answers WITHOUT a label, by their probabilities alone.
+
+    They hold only if the calibration holds on these answers. As soon as labels contradict it, they are withdrawn.
+    """
+
+    about: Literal["positive", "acting", "classes"] = Field(
+        description="positive: alerts by p(positive); acting: answers that act alone, and whether they are right;"
+        " classes: each class against the rest"
+    )
+    label: str = Field(description="the positive class; `right` for answers that act alone; else empty")
+    threshold: float | None = Field(None, description="chosen threshold: the setting's, or that of the model's card")
+    answers: int = Field(description="answers without a label")
+    decisions: list[ExpectedDecision] = Field(description="results by threshold; empty if withdrawn")
+    classes: list[ExpectedClass] = Field(description="results by class; empty if withdrawn")
+    fit_rows: int | None = Field(
+        None,
+        description="rows that fitted the calibrator, which the limits allow for; null: not known, so they do not",
+    )
+    condition: str = Field(description="condition of the numbers in plain words")
+    withdrawn: str | None = Field(None, description="how labels contradict the calibration; null: they do not")
+    reading: str
 
 
 class MayAct(BaseModel):

@@ -12,6 +12,7 @@ from trueodds.reports.schemas.figures import (
     Bin,
     Decisions,
     Ece,
+    ExpectedDecisions,
     MayAct,
     OrderedFigures,
     PositiveFigures,
@@ -241,6 +242,10 @@ class Report(BaseModel):
     decisions: Decisions | None = Field(
         None, description="alerts by p(positive), for a model with a positive class; not for one class or tag"
     )
+    expected: list[ExpectedDecisions] = Field(
+        default_factory=list,
+        description="expected precision and recall of the answers without a label; not for one class or tag",
+    )
     may_act: MayAct | None = Field(
         None, description="for a table with labels: confidence from which on its answers may act alone"
     )
@@ -289,6 +294,7 @@ class Report(BaseModel):
             risk = "unknown" if acting.risk is None else f"{acting.risk:.4f} of {plural(acting.labels, 'label')}"
             broken = ", PROMISE BROKEN" if acting.alarm.state == "fired" else ""
             lines.insert(0, f"acts alone          {acting.share:.4f} of the answers, wrong {risk}{broken}")
+        lines += [one.reading for one in self.expected]
         of_top = " of the top class" if self.positive is not None else ""
         if self.ece is not None:
             interval = f"{100 * self.level:.6g}% interval {self.ece_lower:.4f} .. {self.ece_upper:.4f}"

@@ -10,12 +10,14 @@ import numpy.typing as npt
 
 from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
+from trueodds.metrics import CalibrationRows
 from trueodds.processes.choices import MOST_RATIO, TOLERANCE, ReportBy, TrendUnit
 from trueodds.reports.composition import report_of
+from trueodds.reports.expected_results import LabelEvidence, expected_of_classes, expected_of_positive
 from trueodds.reports.first_checks import first_checks, is_off
 from trueodds.reports.options import ReportOptions
 from trueodds.reports.resolution import RoundedFigures, rounded_figures
-from trueodds.reports.schemas import MOST_MINUTES, Report, Unit, Verdict
+from trueodds.reports.schemas import MOST_MINUTES, ExpectedDecisions, Report, Unit, Verdict
 from trueodds.reports.slices import slices_of, sources_of, tags_of, trend_of
 from trueodds.reports.table.acting_threshold import acting_threshold, may_act, sample_evenly
 from trueodds.reports.table.table_content import Answers, positive_rows_of
@@ -24,6 +26,7 @@ from trueodds.sums.bins import CELLS, cell_of
 from trueodds.sums.hours import MINUTE_MS
 from trueodds.sums.ordered import LevelSums, OrderedSums, check_level_names
 from trueodds.sums.positive import PositiveSums
+from trueodds.sums.rounding import summing_to_1
 from trueodds.sums.sums import CalibrationSums
 
 UNITS: tuple[Unit, ...] = get_args(Unit)
@@ -45,6 +48,7 @@ def report_of_answers(
     ratio_tolerance: float = MOST_RATIO,
     positive: str | None = None,
     ordered: bool = False,
+    fit_rows: Answers | None = None,
 ) -> Report:
     """Report on the answers of a table. If the model is off, the report also says where: time, tag, class.
 
@@ -60,6 +64,8 @@ def report_of_answers(
         ratio_tolerance: Largest acceptable expected / observed positives.
         positive: The positive class of two. The report then begins with the figures of its probability.
         ordered: The classes are levels, the lowest first.
+        fit_rows: The rows that fitted the calibrator, with their calibrated probabilities. The limits of expected
+            precision and recall then allow for their number.
 
     Raises:
         FileError: The table lacks the column that `by`, `trend` or `positive` needs, or the probabilities that
@@ -75,6 +81,7 @@ def report_of_answers(
         ratio_tolerance=ratio_tolerance,
         positive=positive,
         ordered=ordered,
+        fit_rows=fit_rows,
     )
 
 
@@ -106,6 +113,7 @@ def report_of_table(
     ratio_tolerance: float = MOST_RATIO,
     positive: str | None = None,
     ordered: bool = False,
+    fit_rows: Answers | None = None,
 ) -> Report:
     """Report on a table from its sums; see `report_of_answers`.
 
@@ -125,12 +133,13 @@ def report_of_table(
     if ordered and rows is None:
         raise FileError(f"{table.source}: ordered classes need the rows; report on a file of them, without --engine")
     versions = table.by("version")
+    of_positive = None if positive is None else table.positive(positive)
     report = report_of(
         table.source,
         next(iter(versions)) if len(versions) == 1 else "",
         table.total,
         options,
-        positive=None if positive is None else table.positive(positive),
+        positive=of_positive,
         ordered=level_sums_of(rows.answers) if ordered and rows else None,
         tolerance=tolerance,
         ratio_tolerance=ratio_tolerance,
@@ -143,6 +152,7 @@ def report_of_table(
         notes=table.notes,
         next_steps=NEXT_STEPS,
     )
+    report.expected = _expected(report, table.total, of_positive, rows, options, fit_rows)
     if report.labelled and rows:
         sample, drawn = sample_evenly(rows.answers)
         report.may_act = may_act(acting_threshold(sample), drawn)
@@ -156,6 +166,58 @@ def report_of_table(
             positive=positive is not None,
         )
     return report
+
+
+def _expected(
+    report: Report,
+    total: AnswerSums,
+    positive: PositiveSums | None,
+    rows: _RowsOfTable | None,
+    options: ReportOptions,
+    fit_rows: Answers | None,
+) -> list[ExpectedDecisions]:
+    """Return the expected decisions on the answers without a label: by p(positive), else by class."""
+    if report.labelled == report.answers:
+        return []
+    if positive is not None:
+        p_value = None if report.positive is None else report.positive.calibration_p_value
+        evidence = LabelEvidence(positive.sums.labelled, p_value=1.0 if p_value is None else p_value)
+        calibration, p_N = None, None
+        if fit_rows is not None:
+            calibration = CalibrationRows.of(np.clip(positive_rows_of(fit_rows, positive.name)[1], 0, 1))
+        if rows is not None:
+            p_N = positive_rows_of(rows.answers, positive.name)[1][~rows.answers.labelled_N]
+        found = expected_of_positive(positive, options, evidence, calibration, p_N)
+        return [] if found is None else [found]
+    if rows is None or rows.answers.probabilities_NC is None or rows.answers.predicted is None:
+        return []
+    answers = rows.answers
+    assert answers.probabilities_NC is not None and answers.predicted is not None
+    classes, of_classes = answers.predicted.values, None
+    if fit_rows is not None:
+        of_classes = _rows_of_classes(fit_rows, classes)
+    evidence = LabelEvidence(
+        total.labelled, p_value=1.0 if report.calibration_p_value is None else report.calibration_p_value
+    )
+    p_NC = summing_to_1(answers.probabilities_NC, answers.resolution)[~answers.labelled_N].astype(np.float64)
+    by_class = expected_of_classes(p_NC, classes, options, evidence, of_classes)
+    return [] if by_class is None else [by_class]
+
+
+def _rows_of_classes(fit_rows: Answers, classes: tuple[str, ...]) -> list[CalibrationRows]:
+    """Return the information of the fitted rows about each class.
+
+    Raises:
+        FileError: The rows do not have the probabilities of these classes.
+    """
+    own = None if fit_rows.predicted is None else fit_rows.predicted.values
+    if fit_rows.probabilities_NC is None or own is None or set(own) != set(classes):
+        raise FileError(
+            f"{fit_rows.source} does not have the probabilities of the classes {', '.join(classes[:5])}; give the"
+            " calibrated probabilities of the rows that fitted the calibrator, in the same columns"
+        )
+    p_NC = np.clip(fit_rows.probabilities_NC, 0, 1)
+    return [CalibrationRows.of(p_NC[:, own.index(name)]) for name in classes]
 
 
 def table_of_answers(answers: Answers) -> ReportTable:

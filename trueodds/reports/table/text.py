@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trueodds.reports.display.figure_table import LEVELS, at_least_rows, figure_rows, ordered_rows, positive_rows
-from trueodds.reports.schemas import Bin, Decisions, OrderedFigures, Report, Slice, TrendPoint
+from trueodds.reports.schemas import Bin, Decisions, ExpectedDecisions, OrderedFigures, Report, Slice, TrendPoint
 from trueodds.reports.table.evaluation import align
 from trueodds.reports.words import DASH, decimal, digits_of, level, percent, period, signed_points, span
 from trueodds.texts import plural
@@ -34,6 +34,7 @@ def text_of(report: Report) -> str:
             parts.append(["Acting alone", report.may_act.reading])
         if report.decisions:
             parts.append(_decisions(report.decisions))
+    parts += [_expected(one) for one in report.expected]
     tables = {
         "version": report.versions,
         "predicted class": report.classes,
@@ -49,6 +50,32 @@ def text_of(report: Report) -> str:
     if readings := _readings(report):
         parts.append(["Keep in mind", *(f"- {reading}" for reading in readings)])
     return "\n\n".join("\n".join(part) for part in parts)
+
+
+def _expected(expected: ExpectedDecisions) -> list[str]:
+    """Format the expected results of alerts on the answers without a label."""
+    lines = ["Answers without a label", expected.reading]
+    if expected.withdrawn:
+        return lines
+    first = "class" if expected.about == "classes" else f"above p({expected.label})"
+    head = (first, "alerts", "share", "precision", "interval", "recall", "interval", "specificity", "F1")
+    named = [(percent(one.threshold), one) for one in expected.decisions]
+    named += [(one.name, one.decision) for one in expected.classes]
+    rows = [
+        (
+            name,
+            f"{one.alerts:,}",
+            percent(one.alert_share),
+            percent(one.precision.value),
+            span(one.precision.lower, one.precision.upper, "percent"),
+            percent(one.recall.value),
+            span(one.recall.lower, one.recall.upper, "percent"),
+            percent(one.specificity.value),
+            percent(one.f1.value),
+        )
+        for name, one in named
+    ]
+    return [*lines, *_cut(align([head, *rows], ">>>>>>>>>"))]
 
 
 def _readings(report: Report) -> list[str]:
