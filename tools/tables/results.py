@@ -43,6 +43,7 @@ COMMANDS = {
     "regime": "python -m benchmarks.training.regime",
     "studies": "python -m benchmarks.training.studies --table --only overfit",
     "labelling": "python -m benchmarks.evidence.labelling",
+    "label_samples": "python -m benchmarks.evidence.label_samples",
     "sequential": "python -m benchmarks.alarms.sequential",
     "headline": "python -m benchmarks.evidence.headline --streams 60",
     "weighted_evidence": "python -m benchmarks.alarms.weighted_evidence",

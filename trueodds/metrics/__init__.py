@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         sensitivity,
     )
     from trueodds.metrics.labelling.expected import ExpectedAccuracy, expected_accuracy
+    from trueodds.metrics.labelling.sampling import draw_labels, label_propensities
     from trueodds.metrics.labelling.weighted_ece import (
         CrowdedCellError,
         FullestCell,
@@ -144,6 +145,7 @@ else:
                 "ChoiceOfLabels LabelDelay Sensitivity choice_of_labels label_delay sensitivity"
             ),
             "trueodds.metrics.labelling.expected": "ExpectedAccuracy expected_accuracy",
+            "trueodds.metrics.labelling.sampling": "draw_labels label_propensities",
             "trueodds.metrics.labelling.weighted_ece": (
                 "CrowdedCellError FullestCell WeightedEce fullest_cell inverse_probability_ece weighted_ece"
             ),
@@ -235,6 +237,7 @@ __all__ = [
     "confidence_drift",
     "debiased_ece",
     "decision_cost",
+    "draw_labels",
     "ece",
     "ece_interval",
     "ece_per_class",
@@ -253,6 +256,7 @@ __all__ = [
     "ks_test",
     "label_binned_ece",
     "label_delay",
+    "label_propensities",
     "level_bias",
     "mce",
     "mce_interval",

@@ -93,6 +93,7 @@ class Labelling(BaseModel):
         None, description="set if more than a fifth of the answers are in one cell of confidence"
     )
     weighted: list[WeightedFigures] = Field(default_factory=list)
+    uneven: str = Field("", description="caution if labels were drawn with different propensities")
     delay: Finding | None = Field(None, description="z test of fast labels against slow labels")
     sensitivity: list[Sensitivity] = Field(
         default_factory=list, description="empty if fewer than 1% of the answers have no label"
