@@ -44,6 +44,7 @@ COMMANDS = {
     "studies": "python -m benchmarks.training.studies --table --only overfit",
     "labelling": "python -m benchmarks.evidence.labelling",
     "label_samples": "python -m benchmarks.evidence.label_samples",
+    "label_queue": "python -m benchmarks.evidence.label_queue --runs 100",
     "sequential": "python -m benchmarks.alarms.sequential",
     "headline": "python -m benchmarks.evidence.headline --streams 60",
     "weighted_evidence": "python -m benchmarks.alarms.weighted_evidence",

@@ -18,6 +18,7 @@ from trueodds.reports.schemas.labelling import (
     ExpectedAccuracy,
     Finding,
     Labelling,
+    LabelQueueFigures,
     Sensitivity,
     WeightedFigures,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "Drift",
     "ExpectedAccuracy",
     "Finding",
+    "LabelQueueFigures",
     "Labelling",
     "Sensitivity",
     "WeightedFigures",
