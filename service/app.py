@@ -30,7 +30,7 @@ from service.observe.parquet import ParquetFiles
 from service.predict import predict_route, predict_schemas
 from service.predict.stored import stored_route
 from service.predict.stored.archive import AnswerArchive
-from service.report import pages, question_route, report_route
+from service.report import pages, question_route, queue_route, report_route
 from service.report.questions import Overview
 from service.report.recent import RecentLabels
 from service.runtime import Runtime
@@ -112,7 +112,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             labelled_route.router,
         ),
         *(voiding_route.router, settling_route.router),
-        *(stored_route.router, report_route.router, question_route.router),
+        *(stored_route.router, report_route.router, question_route.router, queue_route.router),
         *(alarm_route.router, groups_route.router, webhook_route.router),
     )
     if runtime.settings.read_only:
@@ -177,6 +177,7 @@ def _examples(runtime: Runtime) -> LiveExamples:
             "/admin/labels/settle": settling_route.examples(),
             "/admin/alarm/acknowledge": alarm_route.examples(engine.version),
             "/admin/recalibration/undecided": webhook_route.examples(engine.version),
+            **queue_route.examples(engine.version),
             "/admin/alarm/rearm": alarm_route.rearming_examples(engine.version),
             "/admin/alarm/groups/acknowledge": groups_route.examples(engine.version),
             "/admin/alarm/groups/rearm": groups_route.rearming_examples(engine.version),

@@ -18,6 +18,7 @@ from pipeline import data, methods, stages
 from pipeline.config import Data, Training
 from pipeline.data import DataSet
 from pipeline.figures import training as pictures
+from pipeline.nets.net import Net
 from pipeline.training.batches import Batches
 from pipeline.training.measuring import curves
 from pipeline.training.training_result import TrainingResult, write_epochs
@@ -140,16 +141,17 @@ def test_the_rows_of_named_epochs(digits: DataSet, tmp_path: Path) -> None:
     result = train(digits, SHORT, tmp_path / "c")
     rows, last = result.epoch_rows, result.history[-1]
     assert rows["epochs"].tolist() == [1, 3] and rows["test_brier"].shape == (2, 600)
-    batches = Batches.of(digits, "train", torch.device("cpu"))
+    batches, net = Batches.of(digits, "train", torch.device("cpu")), result.net
+    assert isinstance(net, Net)
     with torch.no_grad():
-        features = torch.cat([result.net.features(images) for images, _ in batches.in_order(200)])
-        logits, labels = result.net.head(features), batches.labels_N
+        features = torch.cat([net.features(images) for images, _ in batches.in_order(200)])
+        logits, labels = net.head(features), batches.labels_N
     p = metrics.softmax(logits.double().numpy())
     assert rows["train_confidence"][1] == pytest.approx(p.max(1), rel=1e-4)
     assert rows["train_correct"][1].tolist() == (p.argmax(1) == labels.numpy()).tolist()
     assert rows["train_p"][1] == pytest.approx(p[np.arange(len(labels)), labels], rel=1e-5)
     assert rows["train_brier"][1] == pytest.approx(((p - np.eye(10)[labels]) ** 2).sum(1), rel=1e-4, abs=1e-12)
-    expected = reference.gradient_norms(methods.build("ce"), result.net.head.double(), features.double(), labels, 1.0)
+    expected = reference.gradient_norms(methods.build("ce"), net.head.double(), features.double(), labels, 1.0)
     assert rows["train_gradient_norm"][1] == pytest.approx(expected, rel=1e-4)
     assert last["clean_train_error"] == pytest.approx(1 - rows["train_correct"][1].mean())
     assert last["test_error"] == pytest.approx(1 - rows["test_correct"][1].mean())

@@ -85,6 +85,7 @@ GIVEN: dict[str, Any] = {
     "least": -1.0,
     "most": 1.0,
     "groups": [["a"]] * N,
+    "budget": 6,
 }
 """Of the others without a default."""
 STARTED: dict[type, Any] = {
@@ -114,7 +115,8 @@ def call_of(name: str, call: Callable[..., Any]) -> Call | None:
         return None
     own = OTHERS.get(name, BY_NAME)
     required = [p.name for p in inspect.signature(call).parameters.values() if p.default is p.empty]
-    return name, call, {n: own[n] for n in names}, {n: GIVEN[n] for n in required if n in GIVEN}
+    drawn = {"seed": 1} if name == "draw_labels" else {}
+    return name, call, {n: own[n] for n in names}, {n: GIVEN[n] for n in required if n in GIVEN} | drawn
 
 
 def calls() -> list[Call]:

@@ -19,6 +19,7 @@ from pipeline.data.dataset import DataSet
 from pipeline.data.raw import Kind
 from pipeline.figures import training as figures
 from pipeline.nets import blocks
+from pipeline.nets.net import Net
 from pipeline.nets.text import WordNet
 from pipeline.training.batches import Augmentation, Batches
 from pipeline.training.machine import speed
@@ -86,6 +87,7 @@ def test_bfloat16_is_of_the_body_alone_and_logits_are_near(digits: DataSet, tmp_
     losses = [[row["train_loss"] for row in result.history] for result in (plain, fast)]
     assert losses[0] != losses[1] and losses[0] == pytest.approx(losses[1], rel=0.05)
     net, rows = fast.net.train(), Batches.of(digits, "train", CPU)
+    assert isinstance(net, Net)
     inputs = rows.normalise(torch.from_numpy(np.array(digits.arrays["train"][0])))
     with torch.no_grad():
         single = net(inputs)

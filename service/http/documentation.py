@@ -136,7 +136,8 @@ def _with_examples(plain: dict[str, Any], examples: LiveExamples) -> dict[str, A
             for parameter in operation.get("parameters", ()):
                 if parameter["in"] == "path":
                     parameter["example"] = examples.parameters[parameter["name"]]
-            for media_type, values in examples.bodies.get(path, {}).items():
+            bodies = examples.bodies.get(path, {}) if "requestBody" in operation else {}
+            for media_type, values in bodies.items():
                 content = operation["requestBody"]["content"][media_type]
                 content["examples"] = {name: {"value": value} for name, value in values.items()}
     return document

@@ -105,17 +105,27 @@ async def read_any(request: Request, form: type[B], most_values: int, expectatio
     Raises:
         ServiceError: 401 or 403 without an admin key, or from a page of another site; 400, 415 or 422 for another body.
     """
+    if is_form(request):
+        return read(form, await read_form(request, "admin"), expectation)
     _check_origin(request)
-    if not is_form(request):
-        keys.check(request, "admin")
-        return await json_body.read_json(request, most_values, lambda tree: read(form, tree, expectation))
+    keys.check(request, "admin")
+    return await json_body.read_json(request, most_values, lambda tree: read(form, tree, expectation))
+
+
+async def read_form(request: Request, role: keys.Role) -> dict[str, Any]:
+    """Read the fields of a form of the page, which needs a key of a role in its field `key` or in a header.
+
+    Raises:
+        ServiceError: 401 or 403 without this key, or from a page of another site; 422 if the form cannot be read.
+    """
+    _check_origin(request)
     fields = await _fields(request)
     key = fields.pop("key", None)
     if key is not None and "authorization" not in request.headers:
-        request.app.state.keys.check("admin", key)
+        request.app.state.keys.check(role, key)
     else:
-        keys.check(request, "admin")
-    return read(form, fields, expectation)
+        keys.check(request, role)
+    return fields
 
 
 def is_form(request: Request) -> bool:

@@ -14,6 +14,7 @@ from trueodds.sums.hours import HOUR_MS, hour_of
 from trueodds.texts import plural
 
 REPORT, CHOOSE, QUESTIONS = "/calibration-report", "/calibration-report/choose", "/questions"
+LABEL_QUEUE = "/label-queue"
 KEPT = (
     "model",
     "version",

@@ -15,6 +15,7 @@ from service.report.recent import RecentLabels, select_labels
 from service.runtime import Runtime
 from service.store import MAX_PERIODS, By, RowSums, Store
 from service.store.decision_rows import Notice, QuestionCounts
+from service.store.queue_rows import QueueCounts
 from service.store.rows import HeldLabels, LabelBlock, MaturedCounts, Settlement, Version, Voiding
 from trueodds.bundle.contents import shadowed_by, slot_of
 from trueodds.metrics import CalibrationSums
@@ -71,6 +72,8 @@ class ReportData:
     """Number of doubtful labels of the version. They are in no other number."""
     settlements: list[Settlement]
     """Settlements of doubtful labels, in their order."""
+    queue_counts: QueueCounts | None
+    """Counts of the drawn answers; None if none were drawn."""
     matured_counts: MaturedCounts | None
     """Matured answers of a version with a maturity window; None without one."""
     alarm: Any
@@ -125,6 +128,7 @@ async def read(runtime: Runtime, recent: RecentLabels, version: Version, query: 
         voidings=await store.read_voidings(*key),
         doubtful=await store.count_doubtful(*key),
         settlements=await store.read_settlements(*key),
+        queue_counts=await store.read_queue_counts(*key),
         matured_counts=await store.read_maturity_counts(*key),
         alarm=await store.read_state(*key, ALARM),
         promise=await store.read_state(*key, PROMISE) if version.act_alone else None,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from service.http.parameters import moment_of
+from service.store.queue_rows import QueueCounts
 from service.store.rows import HeldLabels, LabelSelection, MaturedCounts, Settlement, Version, Voiding
 from trueodds.bundle.contents import shadowed_by
-from trueodds.reports.schemas import Held, Maturing
+from trueodds.reports.schemas import Held, LabelQueueFigures, Maturing
 from trueodds.sums.hours import HOUR_MS
 from trueodds.sums.maturity import Matures, Maturity
 from trueodds.texts import plural
@@ -43,6 +44,37 @@ def doubtful_note(doubtful: int, settlements: list[Settlement]) -> str:
             f" ({how[last.decision]}): {last.why.rstrip('.')}."
         )
     return " ".join(notes)
+
+
+def queue_figures_of(counts: QueueCounts | None) -> LabelQueueFigures | None:
+    """Describe the drawn answers. Skipped ones bound the accuracy, because weights cannot correct for them."""
+    if counts is None:
+        return None
+    labelled = counts.right + counts.wrong
+    known = counts.right_weight + counts.wrong_weight + counts.skip_weight
+    lowest = counts.right_weight / known if known else None
+    highest = (counts.right_weight + counts.skip_weight) / known if known else None
+    reading = (
+        f"Of {plural(counts.sample_size, 'answer')} drawn for labelling, {labelled:,} have a label, {counts.skips:,}"
+        f" {'was' if counts.skips == 1 else 'were'} skipped and {counts.waiting:,} wait."
+    )
+    if counts.maturing:
+        reading += f" {plural(counts.maturing, 'label counts', 'labels count')} when their windows close."
+    if counts.skips and lowest is not None and highest is not None:
+        reading += (
+            " Weighted figures hold only if skipping does not depend on whether the answer is right. If all skipped"
+            f" answers were wrong, {lowest:.1%} of all answers would be right; if all were right, {highest:.1%}."
+        )
+    return LabelQueueFigures(
+        sample_size=counts.sample_size,
+        labelled=labelled,
+        skips=counts.skips,
+        waiting=counts.waiting,
+        maturing=counts.maturing,
+        lowest_accuracy=lowest,
+        highest_accuracy=highest,
+        reading=reading,
+    )
 
 
 def held_of(labels: HeldLabels | None) -> Held | None:

@@ -24,7 +24,9 @@ from service.http.parameters import prefers_html
 from service.report import addresses
 from trueodds.reports import Report, page
 
-ENVIRONMENT = page.environment(Path(__file__).parent / "templates")
+TEMPLATES = Path(__file__).parent / "templates"
+ENVIRONMENT = page.environment(TEMPLATES)
+QUEUE_SCRIPT = (TEMPLATES / "label_queue.js").read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:
@@ -49,6 +51,32 @@ HEADERS = {
     "x-content-type-options": "nosniff",
 }
 """Headers of the page. They allow only its own style and script to run or load."""
+
+
+QUEUE_HEADERS = {name: value.replace(_hash(page.SCRIPT), _hash(QUEUE_SCRIPT)) for name, value in HEADERS.items()}
+"""Headers of the page of the label queue, which has a script of its own."""
+
+
+def render_queue(queue: BaseModel, *, who: str | None, show: str, needs_key: bool, read_only: bool) -> str:
+    """Render the label queue as HTML.
+
+    Args:
+        queue: State of the queue, with the answers that are leased to `who`.
+        who: Name of the person who labels.
+        show: What the page shows of an answer.
+        needs_key: Whether a label needs a key.
+        read_only: Leave out the forms.
+    """
+    return ENVIRONMENT.get_template("label_queue.html").render(
+        queue=queue,
+        who=who,
+        show=show,
+        needs_key=needs_key,
+        read_only=read_only,
+        script=Markup(QUEUE_SCRIPT),
+        queue_address=addresses.LABEL_QUEUE,
+        report_address=addresses.REPORT,
+    )
 
 
 def render(

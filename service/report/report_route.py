@@ -27,7 +27,15 @@ from service.http import documentation
 from service.http.parameters import Moment
 from service.report import pages
 from service.report.data import CheckData, ReportData, read, read_checks
-from service.report.notes import doubtful_note, held_note, held_of, maturing_of, voiding_note, window_note
+from service.report.notes import (
+    doubtful_note,
+    held_note,
+    held_of,
+    maturing_of,
+    queue_figures_of,
+    voiding_note,
+    window_note,
+)
 from service.report.query import ReportQuery, TrendUnit, check, check_class, check_costs, costs_of, unix_ms
 from service.report.question_notes import question_notes
 from service.runtime import runtime_of
@@ -322,6 +330,10 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         acting = acting_of(data, version, settings)
     except StoreError as error:
         notes.append(f"The promise to act alone cannot be judged: {error}.")
+    labelling = labelling_of(data.sums, options, data.rows, version.reference)
+    if (queue := queue_figures_of(data.queue_counts)) is not None:
+        labelling = labelling.model_copy(update={"queue": queue})
+        notes += [queue.reading] if queue.skips else []
     report = report_of(
         version.model,
         version.version,
@@ -331,7 +343,7 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         ordered=data.level_sums,
         rounding=_rounded_of(data, version, options),
         offline=version.metrics,
-        labelling=labelling_of(data.sums, options, data.rows, version.reference),
+        labelling=labelling,
         alarm=alarm,
         advice=advice,
         acting=acting,

@@ -15,6 +15,7 @@ from service.errors import Refusal
 from service.store.databases.database import Database
 from service.store.decision_rows import QuestionDecisions
 from service.store.label_rules import LabelPlan, Outcome, RefusedLabelsError
+from service.store.queue_rows import Drawable, LabelDraw, QueuedAnswer
 from service.store.rows import (
     ArchiveFile,
     By,
@@ -44,6 +45,7 @@ from service.store.work import (
     archiving,
     decisions,
     doubtful,
+    label_queue,
     labels,
     maturing,
     pairs,
@@ -191,6 +193,11 @@ class Store:
     count_doubtful = _reads_of(doubtful.waiting, int)
     read_settlements = _reads_of(doubtful.settlements, list[Settlement])
     has_answers_of = _reads_of(class_and_tag.is_rare, bool)
+    read_drawable = _reads_of(label_queue.drawable, list[Drawable])
+    read_last_draw_end = _reads_of(label_queue.last_end, int)
+    read_queue_counts = _reads_of(label_queue.counts, lambda: None)
+    read_leases = _reads_of(label_queue.leases, list[QueuedAnswer])
+    read_queue_ids = _reads_of(label_queue.ids_of, set[str])
 
     async def put_version(self, version: Version) -> None:
         """Add a version. This must precede its predictions. Adding it again has no effect.
@@ -295,6 +302,27 @@ class Store:
         plan = await self.database.write(partial(labels.put, rows, self._known, arrival, each=each), large=large)
         self._count(len(rows))
         return plan
+
+    async def put_label_draw(self, model: str, version: str, draw: LabelDraw, sample: list[tuple[str, float]]) -> int:
+        """Store a draw of answers to label; see `label_queue.put_draw`."""
+        key = await self._existing(model, version)
+        return await self.database.write(partial(label_queue.put_draw, key, draw, sample), large=len(sample) > SMALL)
+
+    async def lease_answers(self, model: str, version: str, who: str, until_ms: int, count: int) -> list[QueuedAnswer]:
+        """Lease the next drawn answers to a person; see `label_queue.lease`."""
+        key = await self._existing(model, version)
+        return await self.database.write(partial(label_queue.lease, key, who, self._clock(), until_ms, count))
+
+    async def close_answers(self, model: str, version: str, ids: list[str], who: str, *, is_skip: bool) -> None:
+        """Record who has labelled or skipped drawn answers; see `label_queue.close`."""
+        key = await self._existing(model, version)
+        await self.database.write(partial(label_queue.close, key, ids, who, self._clock(), is_skip=is_skip))
+
+    async def _existing(self, model: str, version: str) -> int:
+        key = await self._key(model, version)
+        if key is None:
+            raise StoreError(f"the store does not have {model}/{version}")
+        return key
 
     async def update_state(
         self,

@@ -67,6 +67,10 @@ OPERATIONS = (
     "POST /admin/alarm/groups/rearm",
     "GET /calibration-report",
     "GET /questions",
+    "GET /label-queue",
+    "POST /label-queue",
+    "POST /label-queue/lease",
+    "POST /label-queue/answers",
     "GET /predictions",
     "GET /predictions/{id}",
     "DELETE /predictions/{id}",
@@ -245,12 +249,14 @@ def test_every_example_is_answered_as_documented(serve: Callable[..., Client], b
         "/admin/alarm/groups/rearm": (409, "nothing_to_rearm"),
         "/admin/labelled.npz": (404, "no_labels"),
         "/predictions/{id}": (404, "unknown_id"),
+        "POST /label-queue": (409, "nothing_to_draw"),
+        "/label-queue/answers": (404, "unknown_id"),
     }  # of a service that nothing was asked before
     for method, path, url, kind, body in examples(client):
         content = body.encode() if isinstance(body, str) else b"" if body is None else json.dumps(body).encode()
         headers = {"content-type": kind} if kind else {}
         answer = client.run(client.http.request(method, url, content=content, headers=headers))
-        status, code = others.get(path, (200, ""))
+        status, code = others.get(f"{method.upper()} {path}", others.get(path, (200, "")))
         assert answer.status_code == status, f"{path}: {answer.text}"
         media_type = answer.headers["content-type"].partition(";")[0]
         documented = document["paths"][path][method]["responses"][str(status)]["content"][media_type]
@@ -279,6 +285,9 @@ def test_every_example_is_answered_as_documented(serve: Callable[..., Client], b
         ("/admin/alarm/groups/rearm", JSON): 1,
         ("/admin/recalibration/undecided", JSON): 1,
         ("/admin/labels/void", JSON): 2,
+        ("/label-queue", JSON): 1,
+        ("/label-queue/lease", JSON): 1,
+        ("/label-queue/answers", JSON): 1,
         ("/admin/labels/settle", JSON): 2,
         **{(path, JSON): 1 for path in infer},
     }

@@ -48,6 +48,8 @@ COMMANDS = {
     "noisy_digits_regime": "python -m benchmarks.training.regime --of noisy-digits",
     "noisy_digits": "python -m benchmarks.training.studies --table --only noisy-digits",
     "labelling": "python -m benchmarks.evidence.labelling",
+    "label_samples": "python -m benchmarks.evidence.label_samples",
+    "label_queue": "python -m benchmarks.evidence.label_queue --runs 100",
     "sequential": "python -m benchmarks.alarms.sequential",
     "headline": "python -m benchmarks.evidence.headline --streams 60",
     "weighted_evidence": "python -m benchmarks.alarms.weighted_evidence",

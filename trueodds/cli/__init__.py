@@ -62,8 +62,10 @@ COMMANDS = {
     "completion": Command("trueodds.cli.completion", "print a script for the completion of a shell", "completion"),
     "consume": Command("trueodds.cli.consume", "send answers and labels of Kafka topics to a running service", "kafka"),
     "import": Command("trueodds.cli.import_model", "make a bundle of an ONNX model of your own", "import"),
+    "label": Command("trueodds.cli.label", "draw answers of a running service for people to label", "client"),
     "replay": Command("trueodds.cli.replay", "send a data set to a running service, with drift", "client"),
     "report": Command("trueodds.cli.report", "report on a table of answers with their labels"),
+    "sample": Command("trueodds.cli.sample", "draw the answers that people should label next"),
     "sums": Command("trueodds.cli.sums", "make the calibration sums of a day of answers, for reports", "warehouse"),
     "threshold": Command("trueodds.cli.threshold", "find the confidence from which on answers may act alone"),
 }

@@ -42,6 +42,7 @@ from trueodds.client.responses import (
 )
 from trueodds.errors import ConfigError
 from trueodds.files import atomic_write, naming
+from trueodds.processes.choices import LABEL_FLOOR, LabelGoal
 from trueodds.texts import plural, short
 
 if TYPE_CHECKING:
@@ -482,6 +483,94 @@ class Calls:
             yield from self._endpoint.exchange("GET", "/predictions", query=query, file=opened)
 
     @Call
+    def draw_label_queue(
+        self,
+        budget: int,
+        *,
+        who: str,
+        model: str | None = None,
+        version: str | None = None,
+        goal: LabelGoal = "ece",
+        threshold: float | None = None,
+        tag: str | None = None,
+        floor: float = LABEL_FLOOR,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+    ) -> Steps[dict[str, Any]]:
+        """Draw answers for people to label, and put them into the service's queue. It may require the admin key.
+
+        Args:
+            budget: Expected number of answers; each is drawn on its own.
+            who: Your name, for the log.
+            model: Name of the model; default is the service's.
+            version: Its version; default is the one that answers.
+            goal: Figure that the sample makes precise; see `metrics.label_propensities`.
+            threshold: For the goal "threshold": the confidence from which on answers act alone.
+            tag: For the goal "group": the only tag to label, beside the floor.
+            floor: Smallest propensity, as a share of that in a plain sample.
+            since: Only answers given since then; default is the end of the last draw.
+            until: Only answers given before then; default is now.
+
+        Returns:
+            The numbers of the draw: `answers`, `sample_size`, `smallest_propensity`, `largest_propensity` and others.
+        """
+        times = encode_query({"since": since, "until": until})
+        tree: dict[str, Any] = {"budget": budget, "who": who, "model": model, "version": version, "goal": goal, **times}
+        tree = {**tree, "threshold": threshold, "tag": tag, "floor": floor}
+        return self._endpoint.read(_without_none, "POST", "/label-queue", tree=_without_none(tree), once=True)
+
+    @Call
+    def lease_answers(
+        self,
+        who: str,
+        *,
+        count: int = 1,
+        minutes: int = 15,
+        show: Literal["input", "prediction", "probabilities"] = "input",
+        model: str | None = None,
+        version: str | None = None,
+    ) -> Steps[dict[str, Any]]:
+        """Lease the next answers of the label queue. Nobody else gets them before the lease ends.
+
+        Args:
+            who: Name of the person who labels. The same person gets the same answers again.
+            count: Number of answers, at most 1,000.
+            minutes: Length of the lease.
+            show: What the answers show. A prediction may sway people.
+            model: Name of the model; default is the service's.
+            version: Its version; default is the one that answers.
+
+        Returns:
+            The queue's `state`, and its `answers` as objects with `id`, `tag`, `propensity` and others.
+        """
+        tree = {"who": who, "count": count, "minutes": minutes, "show": show, "model": model, "version": version}
+        return self._endpoint.read(_without_none, "POST", "/label-queue/lease", tree=_without_none(tree))
+
+    @Call
+    def label_answers(
+        self,
+        labels: Mapping[str, str | None],
+        *,
+        who: str,
+        model: str | None = None,
+        version: str | None = None,
+    ) -> Steps[dict[str, Any]]:
+        """Label answers of the label queue. All labels are stored, or none.
+
+        Args:
+            labels: The name of the true class by id; None skips the answer.
+            who: Name of the person who labels.
+            model: Name of the model; default is the service's.
+            version: Its version; default is the one that answers.
+
+        Returns:
+            The numbers `stored`, `already_known` and `skips`, and the `import_id` of the labels.
+        """
+        answers = [{"id": id_, **({"skip": True} if name is None else {"label": name})} for id_, name in labels.items()]
+        tree = {"who": who, "model": model, "version": version, "answers": answers}
+        return self._endpoint.read(_without_none, "POST", "/label-queue/answers", tree=_without_none(tree))
+
+    @Call
     def delete(self, id: str, *, model: str | None = None) -> Steps[DeleteSummary]:
         """Delete a stored prediction and its label permanently. The report's sums stay, because they identify nobody.
 
@@ -757,3 +846,8 @@ def _interruption(error: Exception, trees: list[dict[str, Any]], count: int) -> 
     failure = CallError(cause.code, f"from row {count} on: {message}", **rest)  # type: ignore[arg-type]
     failure.answered = _join(trees)
     return failure
+
+
+def _without_none(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that are not None."""
+    return {name: value for name, value in tree.items() if value is not None}

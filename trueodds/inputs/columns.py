@@ -45,7 +45,10 @@ class Texts:
 
     @classmethod
     def of_array(cls, array_N: npt.NDArray[Any]) -> Texts:
-        """Convert an array of numbers, booleans or text."""
+        """Convert an array of numbers, booleans, times or text. Times become ISO 8601."""
+        if array_N.dtype.kind == "M":
+            times_N = np.where(np.isnat(array_N), "", np.datetime_as_string(array_N))
+            return cls.of_array(times_N)
         if array_N.dtype.kind in "fiub":
             values, code_N = np.unique(array_N, return_inverse=True)
             return cls.of(values.tolist(), code_N)

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         expected_class_decisions,
         expected_decisions,
     )
+    from trueodds.metrics.labelling.sampling import draw_labels, label_propensities
     from trueodds.metrics.labelling.weighted_ece import (
         CrowdedCellError,
         FullestCell,
@@ -156,6 +157,7 @@ else:
             "trueodds.metrics.labelling.expected_decisions": (
                 "CalibrationRows ExpectedDecision ExpectedShare expected_class_decisions expected_decisions"
             ),
+            "trueodds.metrics.labelling.sampling": "draw_labels label_propensities",
             "trueodds.metrics.labelling.weighted_ece": (
                 "CrowdedCellError FullestCell WeightedEce fullest_cell inverse_probability_ece weighted_ece"
             ),
@@ -252,6 +254,7 @@ __all__ = [
     "debiased_ece",
     "decision_cost",
     "e_benjamini_hochberg",
+    "draw_labels",
     "ece",
     "ece_interval",
     "ece_per_class",
@@ -272,6 +275,7 @@ __all__ = [
     "ks_test",
     "label_binned_ece",
     "label_delay",
+    "label_propensities",
     "level_bias",
     "mce",
     "mce_interval",

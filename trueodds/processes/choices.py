@@ -68,3 +68,17 @@ SET_METHODS: dict[SetMethod, str] = {
 """Methods of conformal sets, with what each one does."""
 SET_LEVEL = 0.9
 """Default level of conformal sets: the share of them that hold the true class."""
+
+LabelGoal = Literal["ece", "threshold", "group", "plain"]
+LABEL_GOALS: dict[LabelGoal, str] = {
+    "ece": "the calibration error of all answers",
+    "threshold": "the share of wrong answers among those that act alone, from --threshold on",
+    "group": "the calibration of every tag equally well, or of one tag",
+    "plain": "no particular figure: every answer has the same chance",
+}
+"""Goals of a sample of answers to label, with the figure that each one makes precise."""
+LABEL_FLOOR = 0.5
+"""Smallest propensity of an answer, as a share of that in a plain sample of the same size."""
+SamplingMethod = Literal["systematic", "poisson"]
+SAMPLING_METHODS: tuple[SamplingMethod, ...] = get_args(SamplingMethod)
+"""Methods of drawing a sample with given propensities."""

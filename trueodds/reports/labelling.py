@@ -62,9 +62,11 @@ def labelling_of(
         labelling.drift = _drift(sums, reference.rows, tuple(reference.counts), reference.mean)
     if rows is not None and sums.labelled.n:
         labelling.delay = _delay(rows)
-        answers = None if window.last else _answers_of(rows, sums)
+        # A table may hold the drawn answers alone, so its counts are not those of all answers.
+        answers = None if window.last or options.one_look else _answers_of(rows, sums)
         weighted = _by_propensity(rows, options.bins, options.level, answers)
         labelling.weighted = [*labelling.weighted, *([weighted] if weighted else [])]
+        labelling.uneven = _uneven(rows, weighted)
     return labelling
 
 
@@ -244,6 +246,23 @@ def _by_propensity(
     estimate = metrics.inverse_probability_ece(*parts, answers, bins=bins, level=level)
     of = f"From the {int(known_L.sum()):,} of the last {len(rows):,} labels whose answers have a propensity."
     return _figures("propensity", estimate, of)
+
+
+def _uneven(rows: LabelledRows, weighted: WeightedFigures | None) -> str:
+    """Caution that plain figures are not about all answers, if labels were drawn with different propensities."""
+    known_L = rows.propensity_L[np.isfinite(rows.propensity_L)]
+    if not len(known_L) or known_L.min() == known_L.max():
+        return ""
+    drawn = (
+        f"The labels were drawn with different propensities ({known_L.min():.3g} to {known_L.max():.3g}), so the plain"
+        " figures are about the labelled answers only."
+    )
+    if weighted is None:
+        return f"{drawn} Weighted figures need {FEWEST} labels with a propensity; there are {len(known_L)}."
+    return (
+        f"{drawn} Weighted by them, the estimate of the calibration error of all answers is {weighted.ece_estimate:.3f}"
+        f" ({weighted.ece_lower:.3f} to {weighted.ece_upper:.3f}), and {weighted.accuracy:.1%} of them are right."
+    )
 
 
 def _figures(how: str, estimate: WeightedEce, of: str = "") -> WeightedFigures:

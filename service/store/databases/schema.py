@@ -7,7 +7,7 @@ from collections.abc import Iterable
 APPLICATION_ID = 0x74727565
 """`true` in ASCII. Marks a SQLite file as a TrueOdds store; in PostgreSQL, the id of the lock for creating tables."""
 
-VERSION = 12
+VERSION = 13
 """The only schema version that this release reads."""
 
 _OTHER_TAGS = "CREATE INDEX other_tags ON predictions (version, tag, created_ms) WHERE tag_key = 101"
@@ -63,6 +63,17 @@ _ARCHIVE = (
     "INSERT INTO archive_problems VALUES (1, 0, NULL)",
 )
 
+_QUEUE = (
+    # Draws of answers to label, and the drawn answers in the order in which people get them; see work.label_queue.
+    "CREATE TABLE label_draws (key {serial}, version {int} NOT NULL, at_ms {int} NOT NULL, since_ms {int} NOT NULL,"
+    " until_ms {int} NOT NULL, goal TEXT NOT NULL, threshold {real}, tag TEXT, floor {real} NOT NULL, budget {int}"
+    " NOT NULL, answers {int} NOT NULL, drawn {int} NOT NULL, who TEXT NOT NULL){strict}",
+    "CREATE INDEX draws_of ON label_draws (version, until_ms)",
+    "CREATE TABLE label_queue (version {int} NOT NULL, prediction TEXT NOT NULL, draw {int} NOT NULL, place {int}"
+    " NOT NULL, propensity {real} NOT NULL, skipped {int} NOT NULL DEFAULT 0, leased_to TEXT, lease_until_ms {int},"
+    " who TEXT, at_ms {int}, PRIMARY KEY (version, prediction)){clustered}",
+)
+
 _AFTER_WINDOW = "CREATE INDEX after_window ON labels (version) WHERE late = 1"
 
 # Times are Unix milliseconds. work.sums defines the blobs of sums and moves.
@@ -103,6 +114,7 @@ _TABLES = (
     *_MATURING,
     *_DECISIONS,
     *_ARCHIVE,
+    *_QUEUE,
     # One row per transaction of a voiding, and per version in it. Version 0 stands for held labels.
     "CREATE TABLE voidings (key {serial}, version {int} NOT NULL, at_ms {int} NOT NULL, import_id TEXT, since_ms {int},"
     " until_ms {int}, who TEXT NOT NULL, why TEXT NOT NULL, removed {int} NOT NULL, restored {int} NOT NULL,"
@@ -159,6 +171,7 @@ _UPGRADE = (
     "ALTER TABLE held ADD COLUMN doubtful {int} NOT NULL DEFAULT 0",
     _FIRST_LABEL,
     *_SETS,
+    *_QUEUE,
 )
 
 
@@ -172,19 +185,22 @@ POSTGRES = (
     # Logits are noise, so compressing them gains nothing.
     "ALTER TABLE predictions ALTER COLUMN logits SET STORAGE EXTERNAL",
 )
-_FROM_10 = (*_ARCHIVE, *_SETS)
+_FROM_11 = (*_SETS, *_QUEUE)
+_FROM_10 = (*_ARCHIVE, *_FROM_11)
 _FROM_9 = (_FIRST_LABEL, *_FROM_10)
 SQLITE_UPGRADES = {
     6: _of(_SQLITE, _UPGRADE),
     9: _of(_SQLITE, _FROM_9),
     10: _of(_SQLITE, _FROM_10),
-    11: _of(_SQLITE, _SETS),
+    11: _of(_SQLITE, _FROM_11),
+    12: _of(_SQLITE, _QUEUE),
 }
 POSTGRES_UPGRADES = {
     5: _of(_POSTGRES, _UPGRADE),
     9: _of(_POSTGRES, _FROM_9),
     10: _of(_POSTGRES, _FROM_10),
-    11: _of(_POSTGRES, _SETS),
+    11: _of(_POSTGRES, _FROM_11),
+    12: _of(_POSTGRES, _QUEUE),
 }
 """Statements by the schema version that `trueodds store upgrade` upgrades. No other version is upgraded."""
 

@@ -76,6 +76,12 @@ def remove_answers(model: int, ids: list[str]) -> Work[int]:
         (ids, model),
     )
     yield Query(
+        "DELETE FROM label_queue WHERE prediction = ANY($1) AND version IN (SELECT key FROM versions WHERE model = $2)"
+        " AND NOT EXISTS (SELECT 1 FROM labels l WHERE l.prediction = label_queue.prediction AND l.version ="
+        " label_queue.version)",
+        (ids, model),
+    )
+    yield Query(
         "DELETE FROM predictions WHERE id = ANY($1) AND model = $2 AND NOT EXISTS (SELECT 1 FROM labels l"
         " WHERE l.prediction = predictions.id AND l.version = predictions.version)",
         (ids, model),
@@ -92,6 +98,7 @@ def remove(id_: str, models: list[str]) -> Work[DeletionCounts]:
     yield Query(f"DELETE FROM replaced WHERE version IN ({versions}) AND prediction = $2", (models, id_))
     yield Query(f"DELETE FROM doubtful WHERE version IN ({versions}) AND prediction = $2", (models, id_))
     yield Query(f"DELETE FROM early WHERE version IN ({versions}) AND prediction = $2", (models, id_))
+    yield Query(f"DELETE FROM label_queue WHERE version IN ({versions}) AND prediction = $2", (models, id_))
     waiting = yield Query(
         f"DELETE FROM maturing WHERE version IN ({versions}) AND prediction = $2 RETURNING version", (models, id_)
     )

@@ -105,6 +105,8 @@ async def test_a_store_of_schema_11_keeps_its_first_labels(tmp_path: Path) -> No
     await upgrade(str(path), older.RESTART, print)
     with contextlib.closing(sqlite3.connect(path)) as db:
         db.execute("ALTER TABLE versions DROP COLUMN sets")
+        for table in ("label_draws", "label_queue"):
+            db.execute(f"DROP TABLE {table}")
         db.execute("UPDATE labels SET first_label = 1 - label WHERE label < 2")
         before = db.execute("SELECT prediction, version, first_label FROM labels ORDER BY 1, 2").fetchall()
         db.execute("PRAGMA user_version = 11")
@@ -125,7 +127,7 @@ async def test_a_store_of_schema_10_gets_the_archive_and_sets(address: str, tmp_
         await store.put_predictions(answers)
         await store.put_labels([Label(id_, 0) for id_ in answers.ids[:3]])
         before = await store.read_labels("m", "v1")
-    tables = ("archive_files", "archiving", "archive_problems")
+    tables = ("archive_files", "archiving", "archive_problems", "label_draws", "label_queue")
     if "://" in address:
         connection = await asyncpg.connect(address)
         for table in tables:

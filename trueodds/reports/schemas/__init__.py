@@ -20,6 +20,7 @@ from trueodds.reports.schemas.labelling import (
     ExpectedAccuracy,
     Finding,
     Labelling,
+    LabelQueueFigures,
     Sensitivity,
     WeightedFigures,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "Drift",
     "ExpectedAccuracy",
     "Finding",
+    "LabelQueueFigures",
     "Labelling",
     "Sensitivity",
     "WeightedFigures",

@@ -83,6 +83,21 @@ class Drift(BaseModel):
     reading: str
 
 
+class LabelQueueFigures(BaseModel):
+    """Answers that were drawn for labelling, and limits of the accuracy if some were skipped."""
+
+    sample_size: int = Field(description="answers that were drawn and are still stored")
+    labelled: int
+    skips: int = Field(description="drawn answers that people could not label")
+    waiting: int
+    maturing: int = Field(description="drawn answers whose label counts when their window closes")
+    lowest_accuracy: float | None = Field(
+        description="weighted accuracy of the labelled and skipped answers if all skipped ones were wrong"
+    )
+    highest_accuracy: float | None = Field(description="the same if all skipped ones were right")
+    reading: str
+
+
 class Labelling(BaseModel):
     """Limits of the labels, and estimates that hold under a condition. Parts without a result are null."""
 
@@ -93,6 +108,8 @@ class Labelling(BaseModel):
         None, description="set if more than a fifth of the answers are in one cell of confidence"
     )
     weighted: list[WeightedFigures] = Field(default_factory=list)
+    queue: LabelQueueFigures | None = Field(None, description="null if no answers were drawn by POST /label-queue")
+    uneven: str = Field("", description="caution if labels were drawn with different propensities")
     delay: Finding | None = Field(None, description="z test of fast labels against slow labels")
     sensitivity: list[Sensitivity] = Field(
         default_factory=list, description="empty if fewer than 1% of the answers have no label"

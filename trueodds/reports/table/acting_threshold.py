@@ -6,23 +6,21 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from trueodds.files import FileError
-from trueodds.inputs.columns import Texts
 from trueodds.metrics import Costs
 from trueodds.metrics.decisions.acting import ActingThreshold, threshold
 from trueodds.processes.choices import ActingBy
 from trueodds.reports.schemas import NO_TAG, MayAct
-from trueodds.reports.table.table_content import Answers
+from trueodds.reports.table.table_content import Answers, propensities_of
 from trueodds.reports.words import decimal, level, percent
 from trueodds.sums.inputs import Array
 from trueodds.sums.positive import PositiveClass
-from trueodds.texts import capitalise, plural, short
+from trueodds.texts import capitalise, plural
 
 MOST_GROUPS = 1000
 """Largest number of groups with a threshold each. More groups are probably names of single answers."""
-SEED = 0
+SEED = 20260713
 """Seed of the draw, so that the same table gives the same sample."""
 
 
@@ -50,7 +48,7 @@ def sample_evenly(answers: Answers) -> tuple[Answers, str]:
             labelled_N &= ~unasked_N
             many = plural(int(unasked_N.sum()), "label is", "labels are")
             words.append(f"{many} left out because the audit had not asked for them: they are not a random sample.")
-    propensity_N = _propensities(answers.source, answers.groups.propensities, len(answers))
+    propensity_N = propensities_of(answers)
     known_N = np.isfinite(propensity_N)
     if (labelled_N & known_N).any():
         least, most = float(propensity_N[known_N].min()), float(propensity_N[known_N].max())
@@ -65,25 +63,6 @@ def sample_evenly(answers: Answers) -> tuple[Answers, str]:
     if not words:
         return answers, ""
     return replace(answers, labelled_N=labelled_N, correct_N=answers.correct_N & labelled_N), " ".join(words)
-
-
-def _propensities(source: str, cells: Texts | None, count: int) -> npt.NDArray[np.float64]:
-    """Parse the column. NaN for an empty cell, and for all rows without the column."""
-    if cells is None:
-        return np.full(count, np.nan)
-    read = []
-    for value in cells.values:
-        try:
-            number = float(value) if value else np.nan
-        except ValueError:
-            number = -1.0
-        if number <= 0 or number > 1:
-            raise FileError(
-                f"{source}: propensity holds {short(value)}; allowed is a probability in (0, 1], or an empty"
-                " cell. If the column means something else, rename it"
-            )
-        read.append(number)
-    return np.array(read, np.float64)[cells.code_N]
 
 
 def acting_threshold(

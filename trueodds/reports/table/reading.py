@@ -43,7 +43,18 @@ from trueodds.sums.rounding import Resolution
 from trueodds.sums.steps import inferred_step
 from trueodds.texts import alike, column_quotes, plural, quotes
 
-NOT_CLASSES = ("id", "question", "tag", "time", "version", "confidence", "predicted", "correct", "confidence_source")
+NOT_CLASSES = (
+    "id",
+    "question",
+    "tag",
+    "time",
+    "version",
+    "confidence",
+    "predicted",
+    "correct",
+    "confidence_source",
+    "propensity",
+)
 """Columns of a table that have a fixed meaning."""
 _FRACTION = re.compile(r"[+-]?\d*\.\d*[1-9]\d*(e[+-]?\d+)?", re.IGNORECASE)
 """Pattern of a number that cannot be a class's name."""
@@ -78,6 +89,8 @@ class Form:
     """File of the labels that belong to an array."""
     resolution: Resolution | None = None
     """Resolution of the probabilities. None: as the rows show it."""
+    needs_labels: bool = True
+    """Whether a file without labels is refused. Otherwise it is read as answers of which none has a label."""
 
 
 def read(path: Path, form: Form | None = None) -> Answers:
@@ -118,6 +131,8 @@ def _arrays(path: Path, form: Form) -> dict[str, npt.NDArray[Any]]:
     if path.suffix == ".npz":
         return read_npz(path)
     if not form.labels:
+        if not form.needs_labels:
+            return {form.scale or "probabilities": columns.read_npy(path)}
         raise FileError(f"{path} holds one array; give the file of its labels: --labels labels.npy")
     if not form.labels.is_file():
         raise FileNotFoundError(f"{form.labels} does not exist; expected an .npy of the labels of {path}")
@@ -138,7 +153,9 @@ def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -
         correct = _vector(arrays, "correct")
         return _of_confidence(path, arrays["confidence"], correct, predicted, labels, groups, arrays, classes, form)
     if labels is None:
-        raise _missing(path, ["labels"], arrays)
+        if form.needs_labels:
+            raise _missing(path, ["labels"], arrays)
+        labels = _no_labels(rows)
     values, note = arrays[scale], ""
     if scale == "logits":
         if values.shape[1:] in ((), (1,)):
@@ -185,6 +202,8 @@ def _of_columns(path: Path, form: Form) -> Answers:
     sources = table.texts.get("confidence_source")
     groups = Groups(tags, versions, at_ms_N, note, questions, propensities, sources, audits)
     labels, predicted, correct = (table.texts.get(name) for name in (form.label, "predicted", "correct"))
+    if labels is None and not form.needs_labels:
+        labels = _no_labels(len(next(iter(table.numbers.values()))))
     if by_confidence:
         confidence = table.numbers["confidence"]
         return _of_confidence(path, confidence, correct, predicted, labels, groups, header, form.classes, form)
@@ -238,7 +257,7 @@ def choose_columns(path: Path | str, header: Sequence[str], form: Form) -> Chose
     if absent and not by_confidence and not one_of_two:
         raise _no_column(path, absent[0], header, "--classes")
     of_classes = form.classes if form.classes and not absent else others
-    if not by_confidence and form.label not in header:
+    if not by_confidence and form.needs_labels and form.label not in header:
         raise _no_column(path, form.label, header, "--label")
     if not by_confidence and not of_classes:
         raise FileError(f"{path} has the columns {quotes(header)}, and none for a class; expected {TABLES}")
@@ -271,8 +290,10 @@ def _of_confidence(
     elif predicted is not None and labels is not None:
         predicted, labelled_N, correct_N = agreement(path.name, predicted, labels, classes, form.first_label)
         names = predicted.values
-    else:
+    elif form.needs_labels:
         raise _missing(path, ["correct"] if predicted is None else ["labels"], available)
+    else:
+        labelled_N = correct_N = np.zeros(len(confidence), np.bool_)
     confidence = as_numbers(confidence, "confidence")
     return of_confidence(
         path.name,
@@ -305,6 +326,11 @@ def _vector(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Texts | None:
     if array.ndim != 1:
         raise ValueError(f"{name} has shape {array.shape}; expected (rows,), one value for each answer")
     return Texts.of_array(np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array)
+
+
+def _no_labels(rows: int) -> Texts:
+    """Return the labels of answers of which none has one."""
+    return Texts(("",), np.zeros(rows, np.intp))
 
 
 def _groups(columns_by_name: Mapping[str, npt.NDArray[Any] | Texts | None], rows: int, path: Path) -> Groups:

@@ -238,6 +238,30 @@ def _check_length(source: str, name: str, length: int, rows: int) -> None:
         raise FileError(f"{source}: {name} has {length:,} rows for {rows:,} answers; give one row for each answer")
 
 
+def propensities_of(answers: Answers) -> Array:
+    """Parse the column `propensity`. NaN for an empty cell, and for all rows without the column.
+
+    Raises:
+        FileError: A propensity is outside (0, 1].
+    """
+    cells = answers.groups.propensities
+    if cells is None:
+        return np.full(len(answers), np.nan)
+    read = []
+    for value in cells.values:
+        try:
+            number = float(value) if value else np.nan
+        except ValueError:
+            number = -1.0
+        if number <= 0 or number > 1:
+            raise FileError(
+                f"{answers.source}: propensity holds {short(value)}; allowed is a probability in (0, 1], or an empty"
+                " cell. If the column means something else, rename it"
+            )
+        read.append(number)
+    return np.array(read, np.float64)[cells.code_N]
+
+
 def positive_rows_of(answers: Answers, name: str) -> tuple[PositiveClass, Array, npt.NDArray[np.bool_]]:
     """Return the positive class, its probability in each answer, and whether it is the true class of a labelled answer.
 

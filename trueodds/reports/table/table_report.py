@@ -13,14 +13,16 @@ from trueodds.inputs.columns import Texts
 from trueodds.metrics import CalibrationRows
 from trueodds.processes.choices import MOST_RATIO, TOLERANCE, ReportBy, TrendUnit
 from trueodds.reports.composition import report_of
+from trueodds.reports.data import LabelledRows
 from trueodds.reports.expected_results import LabelEvidence, expected_of_classes, expected_of_positive
 from trueodds.reports.first_checks import first_checks, is_off
+from trueodds.reports.labelling import labelling_of
 from trueodds.reports.options import ReportOptions
 from trueodds.reports.resolution import RoundedFigures, rounded_figures
-from trueodds.reports.schemas import MOST_MINUTES, ExpectedDecisions, Report, Unit, Verdict
+from trueodds.reports.schemas import MOST_MINUTES, ExpectedDecisions, Labelling, Report, Unit, Verdict
 from trueodds.reports.slices import slices_of, sources_of, tags_of, trend_of
 from trueodds.reports.table.acting_threshold import acting_threshold, may_act, sample_evenly
-from trueodds.reports.table.table_content import Answers, positive_rows_of
+from trueodds.reports.table.table_content import Answers, positive_rows_of, propensities_of
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS, cell_of
 from trueodds.sums.hours import MINUTE_MS
@@ -149,6 +151,7 @@ def report_of_table(
         confidence_sources=None if by != "confidence_source" else sources_of(table.by("confidence_source"), options),
         trend=trend_of(*table.periods(trend), options, tolerance) if trend else None,
         rounding=table.rounding(options.level),
+        labelling=_labelling(rows, options),
         notes=table.notes,
         next_steps=NEXT_STEPS,
     )
@@ -218,6 +221,17 @@ def _rows_of_classes(fit_rows: Answers, classes: tuple[str, ...]) -> list[Calibr
         )
     p_NC = np.clip(fit_rows.probabilities_NC, 0, 1)
     return [CalibrationRows.of(p_NC[:, own.index(name)]) for name in classes]
+
+
+def _labelling(rows: _RowsOfTable | None, options: ReportOptions) -> Labelling | None:
+    """Check the labels of a table with propensities. None for other tables, which are checked by their sums."""
+    if rows is None or rows.answers.groups.propensities is None:
+        return None
+    answers, known_N = rows.answers, rows.answers.labelled_N
+    propensity_L = propensities_of(answers)[known_N]
+    no_delay_L = np.zeros(len(propensity_L), np.int64)
+    labelled = LabelledRows(answers.confidence_N[known_N], answers.correct_N[known_N], propensity_L, no_delay_L)
+    return labelling_of(rows.total, options, labelled)
 
 
 def table_of_answers(answers: Answers) -> ReportTable:

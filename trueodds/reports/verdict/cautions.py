@@ -58,6 +58,8 @@ def cautions(
         if labelling.crowded and labelling.crowded.refused and not instead:
             instead = f" {labelling.crowded.reading}"
         sentences.append(f"{labelling.choice.reading}{instead}")
+    if labelling.uneven and not (labelling.choice and labelling.choice.warning):
+        sentences.append(labelling.uneven)
     if labelling.delay and labelling.delay.warning:
         sentences.append(labelling.delay.reading)
     if labelling.coverage is not None and n < sums.answers:

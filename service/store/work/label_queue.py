@@ -1,0 +1,150 @@
+"""The label queue: draws of answers to label, leases, and what became of each drawn answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from service.store.queue_rows import Drawable, LabelDraw, OverlapError, QueueCounts, QueuedAnswer
+from service.store.work.statements import ExecuteMany, Insert, Query, Work, lock_of
+
+_LABELLED = "EXISTS (SELECT 1 FROM labels l WHERE l.prediction = {id} AND l.version = {version})"
+_EARLY = "EXISTS (SELECT 1 FROM early e WHERE e.prediction = {id} AND e.version = {version})"
+_OF_ANSWER = {"id": "p.id", "version": "p.version"}
+_OF_ENTRY = {"id": "q.prediction", "version": "q.version"}
+COLUMNS = ("version", "prediction", "draw", "place", "propensity")
+DRAWABLE = (
+    "SELECT p.id, p.confidence, p.tag FROM predictions p WHERE p.version = $1 AND p.created_ms >= $2"
+    f" AND p.created_ms < $3 AND p.propensity IS NULL AND NOT {_LABELLED.format(**_OF_ANSWER)}"
+    f" AND NOT {_EARLY.format(**_OF_ANSWER)} ORDER BY p.id LIMIT $4"
+)
+_ENTRY = (
+    "SELECT q.prediction, q.propensity, p.created_ms, p.predicted, p.confidence, p.tag, p.logits, p.digest,"
+    " q.lease_until_ms FROM label_queue q JOIN predictions p ON p.id = q.prediction AND p.version = q.version"
+    f" WHERE q.version = $1 AND q.skipped = 0 AND NOT {_LABELLED.format(**_OF_ENTRY)}"
+    f" AND NOT {_EARLY.format(**_OF_ENTRY)}"
+)
+LEASED = f"{_ENTRY} AND q.leased_to = $2 AND q.lease_until_ms > $3 ORDER BY q.draw, q.place LIMIT $4"
+FREE = (
+    f"{_ENTRY} AND (q.lease_until_ms IS NULL OR q.lease_until_ms <= $2 OR q.leased_to = $3)"
+    " ORDER BY CASE WHEN q.leased_to = $3 AND q.lease_until_ms > $2 THEN 0 ELSE 1 END, q.draw, q.place LIMIT $4"
+)
+COUNTS = (
+    "SELECT what, count(*), sum(1.0 / propensity) FROM (SELECT q.propensity, CASE WHEN l.label = l.predicted THEN 1"
+    f" WHEN l.label IS NOT NULL THEN 2 WHEN {_EARLY.format(**_OF_ENTRY)} THEN 3 WHEN q.skipped = 1 THEN 4 ELSE 5 END"
+    " AS what FROM label_queue q LEFT JOIN labels l ON l.prediction = q.prediction AND l.version = q.version"
+    " WHERE q.version = $1) AS entries GROUP BY what"
+)
+
+
+def drawable(version: int, since_ms: int, until_ms: int, limit: int) -> Work[list[Drawable]]:
+    """Read up to `limit` answers without a label and without a propensity, made in [since, until)."""
+    rows = yield Query(DRAWABLE, (version, since_ms, until_ms, limit))
+    return [Drawable(*row) for row in rows]
+
+
+def last_end(version: int) -> Work[int]:
+    """Read the end of the last draw's window; 0 without a draw."""
+    rows = yield Query("SELECT coalesce(max(until_ms), 0) FROM label_draws WHERE version = $1", (version,))
+    return int(rows[0][0])
+
+
+def put_draw(version: int, draw: LabelDraw, sample: list[tuple[str, float]]) -> Work[int]:
+    """Store a draw with the ids and propensities of the drawn answers, in the order in which they will be labelled.
+
+    The propensities go to the answers, and with them to their labels. Return the draw's number.
+
+    Raises:
+        OverlapError: Another draw reaches beyond this one's beginning.
+    """
+    yield lock_of(version)
+    end = yield from last_end(version)
+    if end > draw.since_ms:
+        raise OverlapError(end)
+    rows = yield Query(
+        "INSERT INTO label_draws (version, at_ms, since_ms, until_ms, goal, threshold, tag, floor, budget, answers,"
+        " drawn, who) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) RETURNING key",
+        (
+            version,
+            draw.at_ms,
+            draw.since_ms,
+            draw.until_ms,
+            draw.goal,
+            draw.threshold,
+            draw.tag,
+            draw.floor,
+            draw.budget,
+            draw.answers,
+            len(sample),
+            draw.who,
+        ),
+    )
+    key = int(rows[0][0])
+    # A label may have come since the answers were read. It belongs to a drawn answer as well.
+    for table, column in (("predictions", "id"), ("labels", "prediction")):
+        yield ExecuteMany(
+            f"UPDATE {table} SET propensity = $3 WHERE {column} = $1 AND version = $2 AND propensity IS NULL",
+            [(id_, version, propensity) for id_, propensity in sample],
+        )
+    yield Insert(
+        "label_queue", COLUMNS, [(version, id_, key, place, chance) for place, (id_, chance) in enumerate(sample)]
+    )
+    return key
+
+
+def leases(version: int, who: str, now_ms: int, limit: int) -> Work[list[QueuedAnswer]]:
+    """Read the answers that are leased to a person now."""
+    rows = yield Query(LEASED, (version, who, now_ms, limit))
+    return [_answer_of(row) for row in rows]
+
+
+def lease(version: int, who: str, now_ms: int, until_ms: int, count: int) -> Work[list[QueuedAnswer]]:
+    """Lease up to `count` answers to a person until a time: first those that the person has, then free ones."""
+    yield lock_of(version)
+    rows = yield Query(FREE, (version, now_ms, who, count))
+    yield ExecuteMany(
+        "UPDATE label_queue SET leased_to = $3, lease_until_ms = $4 WHERE version = $1 AND prediction = $2",
+        [(version, row[0], who, until_ms) for row in rows],
+    )
+    return [_answer_of((*row[:-1], until_ms)) for row in rows]
+
+
+def ids_of(version: int, ids: list[str]) -> Work[set[str]]:
+    """Return which of the ids were drawn."""
+    rows = yield Query("SELECT prediction FROM label_queue WHERE version = $1 AND prediction = ANY($2)", (version, ids))
+    return {id_ for (id_,) in rows}
+
+
+def close(version: int, ids: list[str], who: str, at_ms: int, *, is_skip: bool) -> Work[None]:
+    """Record who has labelled or skipped drawn answers, and when, and end their leases."""
+    yield ExecuteMany(
+        "UPDATE label_queue SET skipped = $3, who = $4, at_ms = $5, leased_to = NULL, lease_until_ms = NULL"
+        " WHERE version = $1 AND prediction = $2",
+        [(version, id_, int(is_skip), who, at_ms) for id_ in ids],
+    )
+
+
+def counts(version: int) -> Work[QueueCounts | None]:
+    """Count the drawn answers by their state; None without a draw."""
+    rows = yield Query(COUNTS, (version,))
+    by_state = {int(what): (int(number), float(weight)) for what, number, weight in rows}
+    if not by_state:
+        return None
+    none = 0, 0.0
+    right, wrong, maturing, skipped, waiting = (by_state.get(what, none) for what in range(1, 6))
+    return QueueCounts(right[0], wrong[0], skipped[0], waiting[0], maturing[0], right[1], wrong[1], skipped[1])
+
+
+def _answer_of(row: Sequence[Any]) -> QueuedAnswer:
+    id_, propensity, created_ms, predicted, confidence, tag, logits, digest, until_ms = row
+    return QueuedAnswer(
+        id=id_,
+        propensity=propensity,
+        created_ms=created_ms,
+        predicted=predicted,
+        confidence=confidence,
+        tag=tag,
+        logits=bytes(logits),
+        digest=None if digest is None else bytes(digest),
+        lease_until_ms=until_ms,
+    )
