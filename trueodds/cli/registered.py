@@ -9,7 +9,6 @@ from pathlib import Path
 
 from trueodds.cli import Command
 from trueodds.errors import UserError
-from trueodds.processes.extensions import entry_points
 
 GROUP = "trueodds.commands"
 HOME = Path(__file__).resolve().parents[2]
@@ -27,7 +26,7 @@ def registered_commands() -> tuple[dict[str, Command], list[str]]:
     """Return the commands that installed packages register, and a message for each package that cannot be loaded."""
     commands: dict[str, Command] = {}
     clashes = []
-    for entry in entry_points(GROUP):
+    for entry in metadata.entry_points(group=GROUP):
         try:
             commands |= _table(entry)
         except NameClashError as error:

@@ -230,23 +230,11 @@ def hashes(*groups: Group) -> dict[str, str]:
     return {extension.title: extension.sha256() for extension in every}
 
 
-def entry_points(group: str) -> metadata.EntryPoints:
-    """Return the entry points of a group. The metadata of all distributions is read once for all groups."""
-    points: metadata.EntryPoints = _every_entry_point(tuple(sys.path)).select(group=group)
-    return points
-
-
-@cache
-def _every_entry_point(path: tuple[str, ...]) -> Any:
-    """Return the entry points of all groups, for one value of `sys.path`. Their class is another up to Python 3.11."""
-    return metadata.entry_points()
-
-
 @cache
 def _claims(group: Group, path: tuple[str, ...]) -> dict[str, tuple[Extension, ...]]:
     """Return each registered name with all objects that claim it, for one value of `sys.path`."""
     claims: dict[str, list[Extension]] = {}
-    for entry in entry_points(f"{OURS}.{group}"):
+    for entry in metadata.entry_points(group=f"{OURS}.{group}"):
         assert entry.dist is not None, "an entry point of an installed distribution"
         distribution = Distribution(entry.dist.name, entry.dist.version)
         claims.setdefault(entry.name, []).append(Extension(group, entry.name, entry.value, distribution))
