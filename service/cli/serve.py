@@ -10,7 +10,7 @@ import signal
 import sys
 
 from trueodds.cli import Subparsers
-from trueodds.processes.lazy import uncollected
+from trueodds.processes.lazy import collector_pause
 
 EPILOG = """examples:
   trueodds serve --port 8000
@@ -36,7 +36,7 @@ def add_parser(commands: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve and return the exit status: 0; 1 if a file, store or port cannot be used; 2 for an invalid setting."""
-    with uncollected():
+    with collector_pause():
         from pydantic import ValidationError
 
         from service.cli import serving

@@ -16,7 +16,7 @@ from service.http.server import Config, Server
 from service.settings import Settings
 from service.store import open_store
 from trueodds.files import write_text
-from trueodds.processes.lazy import uncollected
+from trueodds.processes.lazy import collector_pause
 
 SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"
 APP = "service.cli.serving:worker_app"
@@ -88,7 +88,7 @@ class Workers(multiprocess.Multiprocess):
 
 def serve_alone(settings: Settings, listening: socket.socket) -> int:
     """Serve in this process until it is stopped, and return the exit status."""
-    with uncollected():
+    with collector_pause():
         from service.app import create_app
 
     server = AnnouncingServer(_config(create_app(settings), settings), _url(listening), settings.url_file)
@@ -113,7 +113,7 @@ def serve_many(settings: Settings, options: dict[str, str], listening: socket.so
 
 def worker_app() -> FastAPI:
     """Create the app of one worker. The worker ends when its parent dies; otherwise it would keep the port."""
-    with uncollected():
+    with collector_pause():
         from service.app import create_app
     from service.telemetry import worker_files
     from trueodds.processes import binding

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, Protocol, TypeAlias, cast
 
 from trueodds.errors import MissingExtraError, UserError, nearest, unknown
 from trueodds.processes import output
-from trueodds.processes.lazy import uncollected
+from trueodds.processes.lazy import collector_pause
 from trueodds.processes.version import __version__
 
 _NO_PERMISSION = "run this as a user who may write there, or change the permissions (chown, chmod)"
@@ -173,7 +173,7 @@ def _list(prog: str, commands: Mapping[str, Command]) -> str:
 
 def _run(command: Command, parsers: Subparsers, words: Sequence[str]) -> int:
     try:
-        with uncollected():
+        with collector_pause():
             module = cast(CommandModule, importlib.import_module(command.module))
             module.add_parser(parsers)
         return module.run(parsers.choices[words[0]].parse(words[1:]))

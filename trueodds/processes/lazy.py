@@ -33,7 +33,7 @@ def at_first_use(package: str, homes: Mapping[str, str]) -> Callable[[str], obje
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def collector_pause() -> Iterator[None]:
     """Import without the garbage collector, in a sixth less time: it would find again and again that all is in use."""
     was_enabled = gc.isenabled()
     gc.disable()
