@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from trueodds.cli import COMMANDS, main
+from trueodds.cli.audit import text_of
 from trueodds.evaluation.worst_group import STAKES, Condition, log_e_value, worst_group
 
 
@@ -92,6 +93,12 @@ def test_words() -> None:
     rng = np.random.default_rng(0)
     everywhere = worst_group([0.9] * 900, rng.random(900) < 0.6, {"x": rng.normal(size=900)})
     assert everywhere.groups[0].words == "all rows" and everywhere.groups[0].share == 1
+
+
+@pytest.mark.parametrize(("alpha", "words"), [(0.05, "at most 5%"), (0.025, "at most 2.5%"), (0.001, "at most 0.1%")])
+def test_a_small_alpha_is_not_rounded(alpha: float, words: str) -> None:
+    audit = worst_group([0.9] * 50, [True] * 50, {"x": range(50)}, alpha=alpha)
+    assert text_of(audit)[-1].endswith(f"with a probability of {words}.")
 
 
 def test_refusals() -> None:

@@ -148,7 +148,11 @@ def test_frozen_statistics_stay_and_others_are_estimated() -> None:
     card = {"input": {"kind": "image"}, "normalise": {"mean": [0.5], "std": [0.3]}}
     rows = Batches.of(DataSet({"train": (images, np.zeros(40, np.int64))}, card), "train", torch.device("cpu"))
     before = torch.get_rng_state()
+    used: list[Tensor] = []
+    first = next(m for name, m in average.net.named_modules() if name.startswith("stages.0") and hasattr(m, "momentum"))
+    first.register_forward_pre_hook(lambda module, _: used.append(module.running_mean.clone()))
     average.settle(net, rows, 0)
+    assert used and all(bool((mean == 7.0).all()) for mean in used), "the others learn behind frozen statistics"
     assert torch.equal(before, torch.get_rng_state())
     means = {name: bool((b == 7.0).all()) for name, b in average.net.named_buffers() if name.endswith("running_mean")}
     assert set(means.values()) == {True, False}
@@ -252,6 +256,7 @@ def test_in_bfloat16_the_second_pass_sees_the_moved_weights() -> None:
     [
         ({"ema": 0.9, "swa": 0.5}, r"ema is 0\.9 and swa 0\.5; a run keeps one average .* one of them to 0"),
         ({"swa": 0.02}, r"swa is 0\.02 of 24 epochs, .* fewer than two epochs .* set it to 0\.0833 or more"),
+        ({"swa": 0.5, "epochs": 1}, r"swa is 0\.5 of 1 epochs, .*; set it to 0$"),
         ({"swa_rate": 0.05}, r"swa_rate = 0\.05 needs swa, and swa is 0; set swa: 0\.25"),
         ({"sam": 0.05, "compile": "graphs"}, r"sam is 0\.05, .* compile is graphs; set compile: features"),
         ({"sam": 0.05, "method": "mmce_separate"}, r"'mmce_separate': mmce\w* takes gradients of its own.* set sam: 0"),

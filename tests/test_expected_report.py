@@ -59,6 +59,28 @@ def test_a_table_without_labels(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert 'id="expected-positive-table"' in shown and part["withdrawn"] is None
 
 
+@pytest.mark.parametrize("kind", ["csv", "npy"])
+def test_the_rows_of_the_fit_need_no_labels(tmp_path: Path, kind: str) -> None:
+    p_N, _ = drawn(300)
+    path, fit, numbers = table(tmp_path / "a.csv", p_N, [""] * 300), tmp_path / f"fit.{kind}", tmp_path / "a.json"
+    if kind == "csv":
+        fit.write_text("\n".join(["ok,fraud", *(f"{1 - p:.6f},{p:.6f}" for p in p_N)]), encoding="utf-8")
+        words: list[object] = []
+    else:
+        np.save(fit, np.stack([1 - p_N, p_N], axis=1))
+        words = ["--classes", "ok,fraud"]
+    assert run(path, "--positive", "fraud", "--fit-rows", fit, "--json", numbers, *words) == 0
+    (part,) = json.loads(numbers.read_text())["expected"]
+    assert part["fit_rows"] == 300
+
+
+def test_rows_of_a_fit_that_nothing_uses_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("confidence,correct\n0.9,1\n0.8,\n", encoding="utf-8")
+    assert run(path, "--fit-rows", path) == 1
+    assert "a.csv is for expected precision and recall, which need a positive class" in capsys.readouterr().err
+
+
 def test_labels_that_contradict_take_it_away(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     p_N, labels = drawn(3000, 2.0)
     for known, withdrawn in ((0, False), (600, True)):
@@ -175,3 +197,10 @@ def test_the_card_keeps_the_information_of_the_rows() -> None:
     assert again == reference
     before = Reference.of(p_NC.max(axis=1))  # a card of an earlier release
     assert before.calibration_rows(positive=True) is None and "information" not in before.model_dump_json()
+
+
+@pytest.mark.parametrize("information", [(-1e3, 0.0, 1.0), (1.0, 2.0, 1.0), (float("nan"), 0.0, 1.0)])
+def test_information_that_no_rows_have_is_refused(information: tuple[float, float, float]) -> None:
+    """Its covariance would not exist."""
+    with pytest.raises(ValueError, match="no rows have it"):
+        Reference(rows=1, counts=[1, *[0] * 59], mean=0.0, information=information)

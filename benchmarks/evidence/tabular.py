@@ -179,7 +179,7 @@ def experiment(frame: pd.DataFrame, labels_N: Labels, family: BaseEstimator, spl
 
 
 def _logits(p_NC: npt.NDArray[Any]) -> Array:
-    """Return logits of probabilities. Forests and neighbours say 0; it counts as half of a hundredth of a row."""
+    """Return logits of probabilities. Forests and neighbours say 0; of C classes, it counts as 1e-4 / C."""
     floored_NC = np.maximum(p_NC, 1e-4 / p_NC.shape[1])
     return np.asarray(logits_of(floored_NC / floored_NC.sum(axis=1, keepdims=True)))
 

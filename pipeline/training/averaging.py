@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, update_bn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from pipeline.methods.batch import RandomState
 from pipeline.nets.net import Net
@@ -86,16 +86,21 @@ class WeightAverage:
         for ours, theirs in zip(average.parameters(), net.parameters(), strict=True):
             ours.requires_grad_(theirs.requires_grad)
         average.train()
-        kept = [
-            (module, {name: tensor.clone() for name, tensor in module.state_dict().items()})
+        # torch's update_bn would reset the frozen layers too, and the others would learn from what these give then.
+        learning = {
+            module: module.momentum
             for module in average.modules()
-            if isinstance(module, _BatchNorm) and not module.training
-        ]
+            if isinstance(module, _BatchNorm) and module.training
+        }
+        for module in learning:
+            module.reset_running_stats()
+            module.momentum = None  # the mean over batches
         random = RandomState.of(next(average.parameters()).device)
-        with random.again():
-            update_bn(_plain(rows, seed), average)
-        for module, state in kept:
-            module.load_state_dict(state)
+        with random.again(), torch.no_grad():
+            for inputs in _plain(rows, seed) if learning else ():
+                average(inputs)
+        for module, momentum in learning.items():
+            module.momentum = momentum
         average.eval()
 
     def notes(self, epoch: int) -> list[str]:

@@ -194,9 +194,10 @@ def _check_average(recipe: Recipe) -> None:
             " them to 0"
         )
     if recipe.swa and recipe.epochs - recipe.swa_begin < 2:
+        cure = f"set it to {2 / recipe.epochs:.3g} or more, or to 0" if recipe.epochs > 1 else "set it to 0"
         raise ConfigError(
             f"training.swa is {recipe.swa:g} of {recipe.epochs} epochs, which leaves fewer than two epochs to average;"
-            f" set it to {min(1.0, 2 / recipe.epochs):.3g} or more, or to 0"
+            f" {cure}"
         )
 
 

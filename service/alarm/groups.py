@@ -153,12 +153,26 @@ class GroupState(Frozen):
         seen = next((one for one in known if one is not None and one.at_ms >= at_ms), None)
         return GroupMark(about=kind, name=name, fired=MarkTime(at_ms=at_ms, after=after), acknowledged=seen)
 
-    def acknowledge(self, by: StoredAcknowledgement, about: GroupKind | None = None, name: str | None = None) -> Self:
-        """Return the state with marks acknowledged: that of one tag or class, or all. Earlier acknowledgements stay."""
+    def marks_of(self, about: GroupKind | None, name: str | None, labels: int | None) -> list[GroupMark]:
+        """Return the marks of one tag or class, or all; with `labels` only those within the first so many labels."""
+        return [
+            mark
+            for mark in self.marks
+            if about in (None, mark.about) and name in (None, mark.name)
+            if labels is None or mark.fired.after <= labels
+        ]
+
+    def acknowledge(
+        self,
+        by: StoredAcknowledgement,
+        about: GroupKind | None = None,
+        name: str | None = None,
+        labels: int | None = None,
+    ) -> Self:
+        """Return the state with marks acknowledged; see `chosen`. Earlier acknowledgements stay."""
+        chosen = self.marks_of(about, name, labels)
         marks = tuple(
-            mark.model_copy(update={"acknowledged": by})
-            if mark.acknowledged is None and about in (None, mark.about) and name in (None, mark.name)
-            else mark
+            mark.model_copy(update={"acknowledged": by}) if mark.acknowledged is None and mark in chosen else mark
             for mark in self.marks
         )
         return self.model_copy(update={"marks": marks})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from starlette.responses import RedirectResponse, Response
 
 from service.alarm.evidence import StoredAcknowledgement
@@ -26,6 +26,8 @@ from trueodds.texts import plural, short
 
 router = APIRouter()
 _STORE = "no model has been served yet, or the store is not writable"
+Labels = Annotated[int, BeforeValidator(lambda value: int(value) if isinstance(value, str) else value)]
+"""Whole number, in a form as a text."""
 
 
 class GroupAcknowledgementBody(SignedBody):
@@ -37,6 +39,9 @@ class GroupAcknowledgementBody(SignedBody):
     version: Name = Field(description="Its version.")
     tag: Name | None = Field(None, description=f"Tag to acknowledge; {NO_TAG} for answers without one.")
     class_: Name | None = Field(None, alias="class", description="Predicted class to acknowledge, by name.")
+    labels: Labels | None = Field(
+        None, ge=0, description="Only marks within the first so many labels, such as `groups.labels` of a report."
+    )
 
     @model_validator(mode="after")
     def _one(self) -> GroupAcknowledgementBody:
@@ -85,20 +90,21 @@ def rearming_examples(version: Version) -> documentation.Examples:
 async def acknowledge(request: Request) -> Response:
     """Acknowledge tags or classes that are marked for good: all of them, or one `tag` or `class`.
 
+    With `labels`, marks that came later stay open: the page sends it, so that nobody acknowledges an unseen mark.
     The evidence continues to be collected. A further tag or class may still be marked.
     """
-    expected = "model, version, who and why, and maybe tag or class"
+    expected = "model, version, who and why, and maybe tag or class, and labels"
     runtime, version, body = await _read(request, GroupAcknowledgementBody, expected)
     about, name = _group(body, version)
     by = StoredAcknowledgement(who=body.who, why=body.why, at_ms=time.time_ns() // 1_000_000)
 
     def change(state: GroupState) -> GroupState:
-        chosen = [one for one in state.marks if about in (None, one.about) and name in (None, one.name)]
+        chosen = state.marks_of(about, name, body.labels)
         if by in [one.acknowledged for one in chosen]:
             return state  # a retry of the transaction
         if not any(one.acknowledged is None for one in chosen):
             raise _nothing(state, chosen, f"{version.model}/{version.version}")
-        return state.acknowledge(by, about, name)
+        return state.acknowledge(by, about, name, body.labels)
 
     return await _change(request, runtime, version, change)
 

@@ -189,13 +189,17 @@ async def draw(runtime: Runtime, body: LabelDrawBody) -> LabelDrawn:
     """
     version, store = await runtime.version(body.model, body.version), runtime.store
     now, end = time.time_ns() // 1_000_000, await store.read_last_draw_end(*version.key)
-    since_ms = end if body.since is None else unix_ms(body.since)
+    since_ms = end if body.since is None else max(unix_ms(body.since), 0)
     until_ms = now if body.until is None else unix_ms(body.until)
     if until_ms > now:
-        message = f"until is {moment_of(until_ms).isoformat()}, in the future; leave it out to draw from all answers"
+        message = f"until is {body.until}, in the future; leave it out to draw from all answers"
         raise ServiceError(422, "invalid_body", message)
     if since_ms < end:
         raise _overlap(end)
+    if body.since is not None and since_ms >= until_ms:
+        said = "now" if body.until is None else f"until, {body.until}"
+        message = f"since is {body.since}, which is not before {said}; give an earlier time, or leave it out"
+        raise ServiceError(422, "invalid_body", message)
     rows = await store.read_drawable(*version.key, since_ms, until_ms, MOST_ANSWERS + 1)
     if len(rows) > MOST_ANSWERS:
         message = f"the window has more than {MOST_ANSWERS:,} answers without a label; draw from a shorter one (until)"

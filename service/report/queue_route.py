@@ -126,10 +126,12 @@ async def draw(request: Request) -> Response:
     """Draw a sample of the answers without a label, and put it into the queue in random order.
 
     Every answer has a propensity, its probability of being drawn, and none is 0. The propensity of a drawn answer goes
-    with its label. So the report's weighted figures are about all answers of the window. Each answer is drawn on its
-    own, so that the alarm's evidence is valid. Answers that have a propensity already are left out.
+    with its label. So the report's weighted figures are about these answers: those of the window without a label. Each
+    answer is drawn on its own, so that the alarm's evidence is valid. Answers that have a propensity already are left
+    out.
 
-    Windows of draws do not overlap: the next draw begins where the last one ended.
+    Windows of draws do not overlap: the next draw begins where the last one ended. An answer that is sent after a draw
+    with a time inside its window is in no draw.
     """
     body = await _read(request, LabelDrawBody, "budget and who, and maybe goal, threshold, tag, floor, since, until")
     drawn = await human_labelling.draw(runtime_of(request), body)

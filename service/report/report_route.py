@@ -364,11 +364,10 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         next_steps=_next_steps(maturing, settings),
     )
     report.groups = groups
-    refuted = None if alarm is None else alarm.refuted_null
     report.expected = expected_of(
         version,
         options,
-        None if refuted is None else refuted.statement,
+        None if alarm is None else alarm.refuted_statement,
         data.sums,
         data.positive,
         data.all_sums,

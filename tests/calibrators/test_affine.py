@@ -292,6 +292,16 @@ def test_logits_beyond_reach_are_refused() -> None:
         ({"calibrator": "vector", "weight_C": [math.nan], "bias_C": [0.0]}, "weight_C holds nan"),
         ({"calibrator": "vector", "weight_C": ["a"], "bias_C": [0.0]}, "weight_C is not an array of numbers"),
         ({"calibrator": "bias_corrected_temperature", "temperature": -1.0, "bias_C": [0.0]}, "temperature is -1.0"),
+        (
+            {
+                "calibrator": "structured_vector",
+                "temperature": 1.0,
+                "uniform": 0.0,
+                "bias_C": [0.0, 0.0],
+                "weight_C": [1.0, 1.0],
+            },
+            r"uniform is 0\.0; allowed is a number in",
+        ),
     ],
 )
 def test_fields_that_cannot_be_right(tree: dict[str, object], message: str) -> None:

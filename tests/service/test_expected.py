@@ -11,6 +11,7 @@ from tests.service.conftest import Serve
 from trueodds.bundle import ActAlone
 from trueodds.metrics import expected_decisions
 from trueodds.reports.expected_results import CONDITION
+from trueodds.reports.schemas.alarm import Alarm, WeightedEvidence
 
 WHOSE = {"model": "cards", "version": "1"}
 
@@ -66,6 +67,22 @@ def test_report_page_and_metrics(serve: Serve, factor: float) -> None:
     assert (later[0]["withdrawn"] is not None) == is_off
     assert client.read("/calibration-report", **WHOSE, last=100)["expected"] == []
     assert client.read("/calibration-report", **WHOSE, **{"class": "fraud"})["expected"] == []
+
+
+def test_weighted_evidence_alone_takes_the_numbers_away_in_the_report_too() -> None:
+    """/metrics withdraws them in each state of the alarm but quiet, of which a fired weighted test is one."""
+    numbers: dict[str, Any] = {
+        "tolerance": 0.02,
+        "floor": 0.01,
+        "threshold": 4.6,
+        "labels": 9,
+        "left_out": 0,
+        "log_e": 5.0,
+    }
+    weighted = WeightedEvidence(statement="It is within 0.02", state="fired", p_value=0.01, reading="", **numbers)
+    assert Alarm(state="notice", reading="", nulls=[], weighted=weighted).refuted_statement == weighted.statement
+    quiet = weighted.model_copy(update={"state": "quiet"})
+    assert Alarm(state="quiet", reading="", nulls=[], weighted=quiet).refuted_statement is None
 
 
 def test_answers_that_act_alone(serve: Serve) -> None:

@@ -115,6 +115,9 @@ def test_a_later_mark_is_told_too() -> None:
     after = told.take(replace(later, tags=["dusk"] * 400))
     assert {mark.name for mark in after.marks} > {"night"} and after.deliveries == {}
     assert after.paging is after.marks[-1] and after.acknowledge(SEEN, "tag", "dusk").paging != after.paging
+    seen = after.acknowledge(SEEN, labels=400)  # the page that somebody saw was about 400 labels
+    assert [mark.acknowledged is not None for mark in seen.marks] == [mark.fired.after <= 400 for mark in after.marks]
+    assert seen.paging is not None and seen.paging.acknowledged is None
 
 
 def test_damaged_states_are_refused() -> None:
@@ -157,6 +160,7 @@ def test_report_page_and_metrics(client: Client) -> None:
     (check,) = [one for one in client.report()["checks"] if one["about"] == "tag"]
     assert check["reading"].startswith("1 of 2 tags is off by more than 0.02: night, right 0%")
     page = client.get("/calibration-report?by=tag", headers={"accept": "text/html"}).text
+    assert '<input type="hidden" name="labels" value="200">' in page
     assert "Which tags and classes are off?" in page and "tag night" in page and f'action="{ACKNOWLEDGE}"' in page
     text = client.get("/metrics").text
     key = f'model="tiny",version="{version}"'
@@ -177,6 +181,10 @@ def test_acknowledging_and_rearming(client: Client) -> None:
     )
     assert "'none such'" in client.refusal(ACKNOWLEDGE, {**body, "class": "none such"})
     assert "no such tag or class" in client.refusal(ACKNOWLEDGE, {**body, "tag": "day"}, 409)
+    unseen = urlencode({**body, "labels": "5"})  # a page from before the mark
+    answer = client.post(ACKNOWLEDGE, content=unseen, headers={"content-type": "application/x-www-form-urlencoded"})
+    assert answer.status_code == 409 and groups(client)["state"] == "fired"
+    assert "labels: " in client.refusal(ACKNOWLEDGE, {**body, "labels": "many"})
     part = client.send(ACKNOWLEDGE, {**body, "tag": "night"})
     night = next(one for one in part["groups"] if one["name"] == "night")
     assert night["acknowledged"]["who"] == "Ada" and night["ever_marked_at"]

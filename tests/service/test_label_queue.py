@@ -66,6 +66,7 @@ def test_the_whole_way_to_the_report(client: Client) -> None:
     assert labelling["queue"]["skips"] == 5 and labelling["queue"]["labelled"] == len(labelled)
     assert labelling["queue"]["lowest_accuracy"] < labelling["weighted"][-1]["accuracy"]
     assert labelling["weighted"][-1]["how"] == "propensity"
+    assert "Valid for all answers that could be drawn" in labelling["weighted"][-1]["reading"]
     assert labelling["queue"]["lowest_accuracy"] < labelling["queue"]["highest_accuracy"]
     assert "Weighted figures hold only if skipping" in report["reading"]
     assert "Answers drawn for labelling" in client.get("/calibration-report?model=mail&format=html").text
@@ -150,6 +151,10 @@ def test_answers_with_a_propensity_or_a_label_are_left_out(client: Client) -> No
         ("", {"budget": 5, "goal": "group", "tag": "nigt"}, 422, "unknown group 'nigt'; allowed: day, night"),
         ("", {"budget": 5, "floor": 0}, 422, "floor is 0.0; allowed is (0, 1]"),
         ("", {"budget": 5, "until": "2999-01-01"}, 422, "in the future; leave it out"),
+        ("", {"budget": 5, "until": "9999-12-31T23:59:59-12:00"}, 422, "in the future; leave it out"),
+        ("", {"budget": 5, "since": "9999-12-31T23:59:59-12:00"}, 422, "which is not before now; give an earlier time"),
+        ("", {"budget": 99, "since": "1969-01-01"}, 422, "budget is 99; allowed is a whole number from 1 to"),
+        ("", {"budget": 5, "since": "2026-01-02", "until": "2026-01-01"}, 422, "not before until, 2026-01-01"),
         ("", {"budget": 5, "bugdet": 5}, 422, "bugdet"),
         ("", {"budget": 5, "model": "mial"}, 404, "unknown_model: there is no mial/*; known are"),
         ("/lease", {"count": 1001}, 422, "count: Input should be less than or equal to 1000"),
@@ -186,7 +191,8 @@ def test_the_page(client: Client) -> None:
     """Buttons and keys for each class; a form without a script works too."""
     html = {"model": "mail", "format": "html"}
     observed(client, 9)
-    assert "No answer has been drawn" in client.get(QUEUE, params=html).text
+    nothing = client.get(QUEUE, params=html).text
+    assert "No answer has been drawn" in nothing and "<code>trueodds label draw</code>" in nothing
     post(client, "", budget=9, goal="plain")
     start = client.get(QUEUE, params=html)
     assert "Your name" in start.text and "Feedback key" not in start.text

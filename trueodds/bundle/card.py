@@ -56,6 +56,16 @@ class Reference(_Part):
             raise ValueError(f"counts add up to {sum(self.counts)} rows, the reference says {self.rows}")
         return self
 
+    @field_validator("information", "information_of_positive")
+    @classmethod
+    def _of_rows(cls, value: tuple[float, float, float] | None) -> tuple[float, float, float] | None:
+        if value is not None:
+            first, mixed, second = value
+            # Sums of p (1 - p) (1, z, z^2). The last digits of the product may differ.
+            if not (np.isfinite(value).all() and min(first, second) >= 0 and mixed**2 <= first * second * (1 + 1e-6)):
+                raise ValueError(f"information is {value}; no rows have it")
+        return value
+
     @classmethod
     def of(cls, confidence_N: npt.ArrayLike) -> Self:
         """Build the reference from the confidence of each row, the calibrated probability of its top label.

@@ -101,7 +101,8 @@ def text_of(audit: GroupAudit) -> list[str]:
         first = f"No group is shown to be off by more than {audit.tolerance:g}. The worst candidate:"
     ending = (
         f"Groups are found on half of the {audit.rows:,} labelled rows and tested on the others. If no group were off"
-        f" by more than {audit.tolerance:g}, an audit would report one with a probability of at most {audit.alpha:.0%}."
+        f" by more than {audit.tolerance:g}, an audit would report one with a probability of at most"
+        f" {100 * audit.alpha:.3g}%."
     )
     return [first, *(f"- {_line(group, audit)}" for group in audit.groups), ending]
 

@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from trueodds.cli import Subparsers
-from trueodds.cli.tables import NO_ROWS, OptionsError, add_engine, add_form, check_bins_and_level, costs_of, form_of
+from trueodds.cli.tables import (
+    NO_ROWS,
+    OptionsError,
+    add_engine,
+    add_form,
+    check_bins_and_level,
+    costs_of,
+    file_path,
+    form_of,
+)
 from trueodds.processes.choices import ALERT_THRESHOLD, MOST_RATIO, TOLERANCE, ReportBy, TrendUnit
 from trueodds.texts import hide_password
 
@@ -61,7 +70,7 @@ def add_parser(commands: Subparsers) -> None:
         "a table of the rows that fitted the calibrator, with their calibrated probabilities; the limits of expected"
     )
     words += " precision and recall then allow for their number"
-    parser.add_argument("--fit-rows", type=Path, metavar="TABLE", help=words)
+    parser.add_argument("--fit-rows", type=file_path, metavar="TABLE", help=words)
     parser.add_argument("--bins", type=int, default=15, help="bins of confidence: a divisor of 3,000 (default: 15)")
     words = "bins of equal width, or with about the same number of answers (default: width; for p(positive): mass)"
     parser.add_argument("--binning", choices=get_args(Binning), help=words)
@@ -146,12 +155,12 @@ def _table(arguments: argparse.Namespace) -> ReportTable:
 
 
 def _fit_rows(arguments: argparse.Namespace) -> Answers | None:
-    """Read the rows that fitted the calibrator, in the form of the answers."""
+    """Read the rows that fitted the calibrator, in the form of the answers. Their labels are not needed."""
     if arguments.fit_rows is None:
         return None
     from trueodds.reports.table import reading
 
-    return reading.read(arguments.fit_rows, replace(form_of(arguments), labels=None))
+    return reading.read(arguments.fit_rows, replace(form_of(arguments), labels=None, needs_labels=False))
 
 
 def _stored_sums(arguments: argparse.Namespace) -> TableSums | None:

@@ -270,7 +270,8 @@ def _figures(how: str, estimate: WeightedEce, of: str = "") -> WeightedFigures:
     interval = estimate.interval
     conditions = {
         "strata": "Valid for all answers if getting a label depends only on the confidence.",
-        "propensity": "Valid for all answers if the given propensities are correct.",
+        "propensity": "Valid for all answers that could be drawn, if the given propensities are correct. Answers"
+        " that came after a draw could not.",
     }
     return WeightedFigures.model_validate(
         {

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from service.store.queue_rows import Drawable, LabelDraw, OverlapError, QueueCounts, QueuedAnswer
+from service.store.rows import storable
 from service.store.work.statements import ExecuteMany, Insert, Query, Work, lock_of
 
 _LABELLED = "EXISTS (SELECT 1 FROM labels l WHERE l.prediction = {id} AND l.version = {version})"
 _EARLY = "EXISTS (SELECT 1 FROM early e WHERE e.prediction = {id} AND e.version = {version})"
 _OF_ANSWER = {"id": "p.id", "version": "p.version"}
 _OF_ENTRY = {"id": "q.prediction", "version": "q.version"}
+_OF_CLOSED = {"id": "label_queue.prediction", "version": "label_queue.version"}
 COLUMNS = ("version", "prediction", "draw", "place", "propensity")
 DRAWABLE = (
     "SELECT p.id, p.confidence, p.tag FROM predictions p WHERE p.version = $1 AND p.created_ms >= $2"
@@ -94,32 +96,43 @@ def put_draw(version: int, draw: LabelDraw, sample: list[tuple[str, float]]) -> 
 
 def leases(version: int, who: str, now_ms: int, limit: int) -> Work[list[QueuedAnswer]]:
     """Read the answers that are leased to a person now."""
+    if not storable(who):
+        return []
     rows = yield Query(LEASED, (version, who, now_ms, limit))
     return [_answer_of(row) for row in rows]
 
 
 def lease(version: int, who: str, now_ms: int, until_ms: int, count: int) -> Work[list[QueuedAnswer]]:
-    """Lease up to `count` answers to a person until a time: first those that the person has, then free ones."""
+    """Lease up to `count` answers to a person until a time: first those that the person has, then free ones.
+
+    A longer lease of the same person stays as it is.
+    """
     yield lock_of(version)
     rows = yield Query(FREE, (version, now_ms, who, count))
     yield ExecuteMany(
         "UPDATE label_queue SET leased_to = $3, lease_until_ms = $4 WHERE version = $1 AND prediction = $2",
-        [(version, row[0], who, until_ms) for row in rows],
+        [(version, row[0], who, max(row[-1] or 0, until_ms)) for row in rows],
     )
-    return [_answer_of((*row[:-1], until_ms)) for row in rows]
+    return [_answer_of((*row[:-1], max(row[-1] or 0, until_ms))) for row in rows]
 
 
 def ids_of(version: int, ids: list[str]) -> Work[set[str]]:
     """Return which of the ids were drawn."""
-    rows = yield Query("SELECT prediction FROM label_queue WHERE version = $1 AND prediction = ANY($2)", (version, ids))
+    known = [id_ for id_ in ids if storable(id_)]
+    drawn = "SELECT prediction FROM label_queue WHERE version = $1 AND prediction = ANY($2)"
+    rows = yield Query(drawn, (version, known))
     return {id_ for (id_,) in rows}
 
 
 def close(version: int, ids: list[str], who: str, at_ms: int, *, is_skip: bool) -> Work[None]:
-    """Record who has labelled or skipped drawn answers, and when, and end their leases."""
+    """Record who has labelled or skipped drawn answers, and when, and end their leases.
+
+    Skipping an answer that has a label has no effect.
+    """
+    unlabelled = f" AND NOT {_LABELLED.format(**_OF_CLOSED)} AND NOT {_EARLY.format(**_OF_CLOSED)}" if is_skip else ""
     yield ExecuteMany(
         "UPDATE label_queue SET skipped = $3, who = $4, at_ms = $5, leased_to = NULL, lease_until_ms = NULL"
-        " WHERE version = $1 AND prediction = $2",
+        f" WHERE version = $1 AND prediction = $2{unlabelled}",
         [(version, id_, int(is_skip), who, at_ms) for id_ in ids],
     )
 

@@ -13,11 +13,17 @@ from service.store import Store, StoreError, open_store
 from service.store import upgrade_store as upgrade
 from service.store.queue_rows import LabelDraw, OverlapError, QueueCounts
 from service.store.rows import Label
+from service.store.work.statements import Query, Work
 from tests.service.store import older
 from tests.service.store.conftest import opened
 from tests.service.store.rows import START, batch, version
 
 DRAW = LabelDraw(START, 0, START + 10, "ece", None, None, 0.5, 3, 9, "Ada")
+
+
+def iter_rows(query: str, id_: str) -> Work[list[tuple[object, ...]]]:
+    rows = yield Query(query, (id_,))
+    return list(rows)
 
 
 async def filled(store: Store, count: int = 9) -> list[str]:
@@ -65,6 +71,8 @@ async def test_leases_end_and_two_people_get_different_answers(store: Store) -> 
     assert [one.id for one in await store.lease_answers("m", "v1", "Bo", START + 100, 2)] == [ids[7]]
     again = await store.lease_answers("m", "v1", "Ada", START + 200, 1)
     assert [one.id for one in again] == [ids[5]]  # the same person gets the same answer
+    shorter = await store.lease_answers("m", "v1", "Ada", START + 20, 1)
+    assert [(one.id, one.lease_until_ms) for one in shorter] == [(ids[5], START + 200)]  # a longer lease stays
     assert [one.id for one in await store.read_leases("m", "v1", "Ada", START + 150, 9)] == [ids[5]]
     now[0] = START + 150
     assert [one.id for one in await store.lease_answers("m", "v1", "Bo", START + 300, 9)] == [ids[2], ids[7]]
@@ -72,7 +80,8 @@ async def test_leases_end_and_two_people_get_different_answers(store: Store) -> 
     await store.close_answers("m", "v1", [ids[5]], "Ada", is_skip=False)
     await store.close_answers("m", "v1", [ids[2]], "Bo", is_skip=True)
     assert [one.id for one in await store.lease_answers("m", "v1", "Ada", START + 500, 9)] == []
-    assert await store.read_queue_ids("m", "v1", ids) == {ids[5], ids[2], ids[7]}
+    assert await store.read_queue_ids("m", "v1", [*ids, "a\0b"]) == {ids[5], ids[2], ids[7]}
+    assert await store.read_leases("m", "v1", "A\0da", START + 150, 9) == []
 
 
 async def test_counts_follow_labels_from_anywhere(store: Store) -> None:
@@ -85,6 +94,9 @@ async def test_counts_follow_labels_from_anywhere(store: Store) -> None:
     counts = await store.read_queue_counts("m", "v1")
     assert counts is not None and (counts.right, counts.wrong, counts.skips, counts.waiting) == (1, 1, 1, 1)
     assert (counts.right_weight, counts.wrong_weight, counts.skip_weight) == pytest.approx((10, 5, 1 / 0.3))
+    await store.close_answers("m", "v1", [ids[0]], "Bo", is_skip=True)  # too late: it has a label
+    query = "SELECT skipped, who FROM label_queue WHERE prediction = $1"
+    assert [tuple(row) for row in await store.database.read(lambda: iter_rows(query, ids[0]))] == [(0, None)]
     await store.put_labels([Label(ids[2], 0)])  # a skipped answer gets a label after all
     counts = await store.read_queue_counts("m", "v1")
     assert counts is not None and counts.skips == 0 and counts.right + counts.wrong == 3

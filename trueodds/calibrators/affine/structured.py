@@ -19,6 +19,8 @@ from trueodds.calibrators.temperature import SHRINKAGE, check_temperature, solve
 from trueodds.sums.inputs import Array
 
 RIDGE = Number(1e-6, 1e6)
+LEAST_UNIFORM = 1e-15
+"""Least share of the uniform distribution. With 0, a probability of 0 would have no logarithm."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +42,7 @@ class Structured(Calibrator):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_temperature(self.temperature, None)
-        check_number("uniform", self.uniform, 0.0, 1.0)
+        check_number("uniform", self.uniform, LEAST_UNIFORM, 1.0)
         object.__setattr__(self, "bias_C", frozen_array(self.bias_C, "bias_C", (None,)))
 
     @abstractmethod

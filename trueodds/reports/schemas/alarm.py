@@ -107,6 +107,13 @@ class Alarm(BaseModel):
         return min(refuted, key=lambda null: (not null.pages, null.fired_after or 0), default=None)
 
     @property
+    def refuted_statement(self) -> str | None:
+        """Statement that the evidence refutes: the refuted null hypothesis, else that of the weighted evidence."""
+        if (null := self.refuted_null) is not None:
+            return null.statement
+        return self.weighted.statement if self.weighted and self.weighted.state == "fired" else None
+
+    @property
     def of_positive(self) -> AlarmOf | None:
         """Test of p(positive), if there is one."""
         return next((null for null in self.nulls if null.null == "positive"), None)

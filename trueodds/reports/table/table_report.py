@@ -193,6 +193,11 @@ def _expected(
         found = expected_of_positive(positive, options, evidence, calibration, p_N)
         return [] if found is None else [found]
     if rows is None or rows.answers.probabilities_NC is None or rows.answers.predicted is None:
+        if fit_rows is not None:
+            raise FileError(
+                f"{fit_rows.source} is for expected precision and recall, which need a positive class (--positive)"
+                " or rows with the probabilities of all classes; leave out --fit-rows"
+            )
         return []
     answers = rows.answers
     assert answers.probabilities_NC is not None and answers.predicted is not None
