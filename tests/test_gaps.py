@@ -70,7 +70,11 @@ BY_NAME: dict[str, Array] = {
 }
 """Values of the arguments that are arrays, by their names."""
 OF_P: dict[str, Array] = {"predictions": P[:, 1], "labels_N": Y}
-OTHERS: dict[str, dict[str, Array]] = {"thresholds": OF_P, "decision_cost": OF_P}
+OTHERS: dict[str, dict[str, Array]] = {
+    "thresholds": OF_P,
+    "decision_cost": OF_P,
+    "expected_decisions": {"probabilities": P[:, 1], "counts": np.full(N, 2.0)},
+}
 GIVEN: dict[str, Any] = {
     "labelled": SUMS,
     "costs": metrics.Costs(10, 1),

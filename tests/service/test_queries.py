@@ -175,6 +175,9 @@ def test_every_metric_of_the_service_is_drawn_or_alerts(exposed: Labels) -> None
         "trueodds_model_seconds", "trueodds_last_batch_timestamp_seconds",  # of /v2/models/M/stats
         "trueodds_archived_answers", "trueodds_archived_files", "trueodds_archive_failures",
         "trueodds_archive_waiting_answers",
+        *(f"trueodds_groups_{name}" for name in ("watched", "marked", "ever_marked", "unacknowledged")),
+        *(f"trueodds_expected_{name}" for name in ("alert_share", "precision", "recall", "withdrawn")),
+        *(f"trueodds_expected_{name}_{end}" for name in ("precision", "recall") for end in ("lower", "upper")),
     }, "the list is of this test"  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from tests.service.store import older
 from tests.service.store.rows import HOUR, START, Twin, assert_same, batch, version
 
 FIRST = [f"first-{k}" for k in range(MAX_TAGS)]
-NEW = 13
+NEW = 14
 
 
 async def filled(store: Store, of: Version | None = None) -> Twin:
