@@ -73,6 +73,7 @@ OF_P: dict[str, Array] = {"predictions": P[:, 1], "labels_N": Y}
 OTHERS: dict[str, dict[str, Array]] = {
     "thresholds": OF_P,
     "decision_cost": OF_P,
+    "CalibrationRows": {"probabilities": P[:, 1]},
     "expected_decisions": {"probabilities": P[:, 1], "counts": np.full(N, 2.0)},
 }
 GIVEN: dict[str, Any] = {
@@ -133,6 +134,7 @@ def calls() -> list[Call]:
         call_of("from_probabilities", CalibrationSums.from_probabilities),
         call_of("from_top", CalibrationSums.from_top),
         call_of("OrderedSums", metrics.OrderedSums.from_probabilities),
+        call_of("CalibrationRows", metrics.CalibrationRows.of),
     ]
     for name in metrics.__all__:
         value = getattr(metrics, name)
@@ -170,7 +172,7 @@ def test_the_walk_meets_every_public_function_that_takes_arrays() -> None:
         for _, f in inspect.getmembers(c, lambda f: inspect.isfunction(f) or inspect.ismethod(f))
         if f.__name__[0] != "_" and arrays_of(f)
     }
-    assert methods == {*STARTED, CalibrationSums, metrics.OrderedSums}
+    assert methods == {*STARTED, CalibrationSums, metrics.CalibrationRows, metrics.OrderedSums}
 
 
 @pytest.mark.parametrize(("call", "arrays", "others", "argument"), ARGUMENTS)
