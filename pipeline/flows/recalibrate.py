@@ -37,12 +37,8 @@ from trueodds.errors import UserError
 
 T = TypeVar("T")
 
-STEPS = {
-    "fetch_labels": "fetch labels",
-    "choose": "choose",
-    "publish_candidate": "publish as recalibrated",
-    "compare": "compare",
-}
+STEP_NAMES = {"publish_candidate": "publish as recalibrated"}
+"""Names of the tasks that differ from their function's name."""
 STATES = {"published": "Calibrator published", "waits": "Waits for a person"}
 """Names of a run's last state that differ from the outcome's status."""
 LABELS_WANTED = "Waits for labels"
@@ -168,14 +164,15 @@ def _wants_labels(outcome: RecalibrationOutcome, request: Recalibration) -> bool
 
 def as_task(step: Callable[..., T], *arguments: Any) -> T:
     """Call a step as a Prefect task. It is retried if no service answers."""
+    name = STEP_NAMES.get(step.__name__, step.__name__.replace("_", " "))
 
     def call() -> T:
         return step(*arguments)
 
     named: Task[[], T] = Task(
         call,
-        name=STEPS[step.__name__],
-        task_run_name=STEPS[step.__name__],
+        name=name,
+        task_run_name=name,
         cache_policy=NO_CACHE,
         persist_result=False,
         retries=RETRIES,

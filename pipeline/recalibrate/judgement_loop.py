@@ -172,7 +172,7 @@ def _fit(request: Recalibration, state: ModelState, call: Call, previous: Judgem
     """Fit a calibrator, and publish it if it is better than the served one."""
     name, served = state.name, state.served
     rows: Labelled = call(fetch_labels, request.client, name, served, request.labels)
-    are_chosen: bool = call(labels_are_chosen, request.client, served, name)
+    are_chosen = served.card.sets is not None and call(labels_are_chosen, request.client, name, served.version)
     fitting, apart = divide(served, rows, are_chosen=are_chosen)
     half = "" if apart is None else ", without the half that its conformal sets need,"
     FewLabelsError.check(len(fitting.labels_N), f"{name}/{served.version}{half}")

@@ -47,13 +47,11 @@ def has_different_chances(labelled: Labelled) -> bool:
     return len(np.unique(np.nan_to_num(labelled.propensities_N, nan=-1.0))) > 1
 
 
-def labels_are_chosen(client: Client, served: Bundle, name: str) -> bool:
-    """Ask the service whether the labelled answers of a version with sets differ from all in their confidence.
+def labels_are_chosen(client: Client, name: str, version: str) -> bool:
+    """Ask the service whether the labelled answers of a model's version differ from all in their confidence.
 
     Raises:
         CallError: The service does not answer, or refuses.
     """
-    if served.card.sets is None:
-        return False
-    choice = client.report(model=name, version=served.version).labelling.choice
+    choice = client.report(model=name, version=version).labelling.choice
     return choice is not None and choice.warning
