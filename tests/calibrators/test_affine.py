@@ -16,6 +16,7 @@ from trueodds import calibrators
 from trueodds.calibrators import FitError
 from trueodds.calibrators.affine.maps import Affine
 from trueodds.calibrators.affine.structured import Structured, features
+from trueodds.calibrators.fitting import multinomial
 from trueodds.calibrators.fitting.newton import minimise
 from trueodds.calibrators.temperature import SHRINKAGE
 from trueodds.sums.inputs import softmax
@@ -320,6 +321,40 @@ def test_fields_that_cannot_be_right(tree: dict[str, object], message: str) -> N
 def test_options_out_of_range(name: str, options: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         calibrators.fit(*biased(), name, **options)
+
+
+@pytest.mark.parametrize("name", ["matrix", "structured_matrix", "dirichlet"])
+def test_a_fit_of_many_parameters_stops_where_the_loss_hardly_falls(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    z, labels = biased(600, 8)
+    whole = calibrators.fit(z, labels, name)
+    points = []
+    evaluate = multinomial.Multinomial.value_and_gradient
+
+    def counted(problem: multinomial.Multinomial, theta_P: Array) -> tuple[float, Array]:
+        points.append(len(theta_P))
+        return evaluate(problem, theta_P)
+
+    monkeypatch.setattr(multinomial.Multinomial, "value_and_gradient", counted)
+    calibrators.fit(z, labels, name)
+    steps = len(points)
+    points.clear()
+    monkeypatch.setattr(multinomial, "MANY", 8 * 8)
+    short = calibrators.fit(z, labels, name)
+    assert len(points) < steps
+
+    def nll(calibrator: calibrators.Calibrator) -> float:
+        return float(-np.log(calibrator(z)[np.arange(len(z)), labels]).mean())
+
+    assert nll(short) == pytest.approx(nll(whole), abs=1e-6)
+
+
+def test_features_beyond_float32_guide_the_steps_in_float64() -> None:
+    z, labels = biased(200, 3)
+    small = multinomial.Multinomial(z, labels, "full")
+    large = multinomial.Multinomial(1e13 * z, labels, "full")
+    for problem, size in ((small, 1.0), (large, 1e13)):
+        problem.value_and_gradient(np.concatenate([np.eye(3).ravel() / size, np.zeros(3)]))
+    np.testing.assert_allclose(large.hessian_diagonal()[:9], 1e26 * small.hessian_diagonal()[:9], rtol=1e-5)
 
 
 def test_newton_says_when_numbers_leave_float64() -> None:

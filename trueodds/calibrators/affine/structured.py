@@ -130,7 +130,8 @@ class StructuredMatrix(Structured):
     """Structured matrix scaling (SMS), p = softmax((I + diag(v) + M) x + b), where M has a zero diagonal.
 
     x is that of `StructuredVector`. The penalty is `C/N (intercept |b|^2 + diagonal |v|^2) + C (C-1)/N off_diagonal
-    |M|^2`. `weight_CC` is the whole matrix. Options of `fit` are those of `StructuredVector` and
+    |M|^2`. `weight_CC` is the whole matrix. From 316 classes on, the fit stops after a Newton step that lowers the
+    mean NLL by less than 1e-4 nats. Options of `fit` are those of `StructuredVector` and
 
     - off_diagonal: Strength of the penalty on M (1).
 

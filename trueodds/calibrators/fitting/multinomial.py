@@ -12,6 +12,16 @@ from trueodds.calibrators.fitting.newton import minimise
 from trueodds.sums.inputs import Array
 
 Shape = Literal["scalar", "diagonal", "full"]
+LARGEST_FLOAT32 = 1e12
+"""Largest feature whose squares, times parameters and rows, stay within the range of float32."""
+MANY = 100_000
+"""Parameters from which a fit stops at `FALL`."""
+FALL = 1e-4
+"""Fall of the loss in nats from which a fit of many parameters takes no further Newton step.
+
+Newton's method converges quadratically: a step that lowers the loss by d leaves about d^2. On 50,000 rows of 1,000
+classes, 1.6e-9 nats were left after two steps.
+"""
 
 
 class Multinomial:
@@ -21,7 +31,8 @@ class Multinomial:
 
     `shrink` adds prior mean_n [logsumexp(W x_n + b) - sum_k q_nk (W x_n + b)_k]: pseudo-rows with the labels q. theta
     consists of W's free entries (1, C or C^2, row by row), then b. The probabilities of the last point are stored in
-    float32 for the products with the Hessian. They only guide the steps; the gradient is float64 throughout.
+    float32, and a full matrix multiplies with the Hessian in float32. This only guides the steps; the gradient is
+    float64 throughout.
     """
 
     def __init__(self, features_NC: Array, labels_N: Labels, shape: Shape, penalty_P: Array | None = None) -> None:
@@ -31,6 +42,8 @@ class Multinomial:
         self.start_P = np.concatenate([weights, np.zeros(classes)])
         self.penalty_P = np.zeros(len(self.start_P)) if penalty_P is None else penalty_P
         self._p_NC = np.empty((rows, classes), np.float32)
+        fits = shape == "full" and max(features_NC.max(initial=0.0), -features_NC.min(initial=0.0)) <= LARGEST_FLOAT32
+        self._guide: type[np.floating] = np.float32 if fits else np.float64
         self._prior, self._pull_P = 0.0, np.zeros(len(self.start_P))
 
     def shrink(self, prior: float, scale: float) -> None:
@@ -50,7 +63,8 @@ class Multinomial:
         low_P, high_P = np.full((2, len(self.start_P)), np.inf)
         low_P *= -1
         low_P[:-classes], high_P[:-classes] = low, high
-        theta_P = minimise(self, self.start_P, low_P, high_P, what)
+        fall = FALL if len(self.start_P) >= MANY else 0.0
+        theta_P = minimise(self, self.start_P, low_P, high_P, what, fall)
         bias_C = theta_P[-classes:]
         return theta_P[:-classes], bias_C - bias_C.mean()  # softmax does not see the mean
 
@@ -78,10 +92,10 @@ class Multinomial:
         return loss, gradient_P / rows + 2 * penalised_P - self._pull_P
 
     def hessian_times(self, direction_P: Array) -> Array:
-        product_P = np.zeros_like(direction_P)
+        product_P, guide_P = np.zeros_like(direction_P), direction_P.astype(self._guide, copy=False)
         for block in self._blocks():
-            x_NC, p_NC = self.x_NC[block], self._p_NC[block].astype(np.float64)
-            eta_NC = self._forward(direction_P, x_NC)
+            x_NC, p_NC = self._guides(block)
+            eta_NC = self._forward(guide_P, x_NC)
             eta_NC -= np.einsum("nc,nc->n", p_NC, eta_NC)[:, None]
             eta_NC *= p_NC
             product_P += self._adjoint(eta_NC, x_NC)
@@ -90,10 +104,13 @@ class Multinomial:
     def hessian_diagonal(self) -> Array:
         diagonal_P = np.zeros_like(self.start_P)
         for block in self._blocks():
-            p_NC = self._p_NC[block].astype(np.float64)
-            p_NC -= p_NC * p_NC
-            diagonal_P += self._adjoint(p_NC, self.x_NC[block] ** 2)
+            x_NC, p_NC = self._guides(block)
+            diagonal_P += self._adjoint(p_NC - p_NC * p_NC, x_NC * x_NC)
         return (1 + self._prior) * diagonal_P / len(self.labels_N) + 2 * self.penalty_P
+
+    def _guides(self, block: slice) -> tuple[Array, Array]:
+        """Return the features and the last probabilities of a block in the precision that guides the steps."""
+        return self.x_NC[block].astype(self._guide, copy=False), self._p_NC[block].astype(self._guide, copy=False)
 
     def _blocks(self) -> Iterator[slice]:
         # Matrix products are fastest on tall blocks; elementwise work is fastest on blocks in the cache.

@@ -30,12 +30,15 @@ class ConvexProblem(Protocol):
         """Return diag(H), or something of its size; it is only a preconditioner."""
 
 
-def minimise(problem: ConvexProblem, start_P: Array, low: Array | float, high: Array | float, what: str) -> Array:
+def minimise(
+    problem: ConvexProblem, start_P: Array, low: Array | float, high: Array | float, what: str, fall: float = 0.0
+) -> Array:
     """Find the minimum within low <= theta <= high.
 
     Parameters that press against a bound stay there. For the others, preconditioned conjugate gradients give the Newton
     step, which is shortened until the loss falls. The search stops if no component of theta - clip(theta - gradient)
-    exceeds 1e-9, or if the loss can fall no further in float64 and none exceeds 1e-6.
+    exceeds 1e-9, or if the loss can fall no further in float64 and none exceeds 1e-6. It also stops after a whole
+    Newton step that lowers the loss by less than `fall`.
 
     Raises:
         FitError: The minimum is not reached after 200 steps, or no step helps, so the rows do not determine the
@@ -52,16 +55,19 @@ def minimise(problem: ConvexProblem, start_P: Array, low: Array | float, high: A
         size = 1.0
         while True:
             tried_P = np.clip(theta_P + size * step_P, low, high)
-            fall = float(gradient_P @ (tried_P - theta_P))
+            slope = float(gradient_P @ (tried_P - theta_P))
             tried, tried_gradient_P = problem.value_and_gradient(tried_P)
-            if tried <= value + 1e-4 * min(fall, 0.0) + 4e-16 * abs(value):
+            if tried <= value + 1e-4 * min(slope, 0.0) + 4e-16 * abs(value):
                 break
             size /= 4
             if size < 1e-9:
                 if off <= 1e-6:
                     return theta_P
                 raise _failure(what, off)
+        is_last = size == 1.0 and value - tried < fall
         theta_P, value, gradient_P = tried_P, tried, tried_gradient_P
+        if is_last:
+            return theta_P
     if off <= 1e-6:
         return theta_P
     raise _failure(what, off)
