@@ -65,7 +65,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Distribution | None:
-    return Distribution(config, log) if config.getoption("dist") == "loadfile" else None
+    if config.getoption("dist") != "loadfile":
+        return None
+    config.option.loadscopereorder = False  # or files with many tests would begin before those that take long
+    return Distribution(config, log)
 
 
 def environment() -> dict[str, str]:
