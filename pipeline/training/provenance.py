@@ -24,6 +24,12 @@ _SILENT_IMPORTS = ("__future__", "collections.abc", "logging", "typing")
 """Modules whose names are used only in annotations and log messages."""
 _SILENT_FIELDS = ("annotation", "returns", "type_comment", "type_ignores", "type_params", "kind")
 """Fields of syntax trees that hold types or formatting."""
+_FIELDS = {
+    kind: tuple(name for name in kind._fields if kind is ast.AnnAssign or name not in _SILENT_FIELDS)
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
+"""Kind of node -> its fields that can change a number."""
 _STATEMENTS = ("body", "orelse", "finalbody", "handlers", "cases")
 """Fields of syntax trees that hold statements, or what holds them."""
 
@@ -81,18 +87,11 @@ def _essence(node: object, in_class: bool = False) -> Any:
         node = ast.Assign([node.target], node.value)
     kind = type(node)
     essence: dict[str, Any] = {"node": kind.__name__}
-    for name in _fields(kind):
+    for name in _FIELDS[kind]:
         child = getattr(node, name, None)
         if child is not None and child != []:
             essence[name] = _essence(child, name == "body" and kind is ast.ClassDef)
     return essence
-
-
-@cache
-def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
-    """Return the fields of a kind of node that can change a number."""
-    silent = () if kind is ast.AnnAssign else _SILENT_FIELDS
-    return tuple(name for name in kind._fields if name not in silent)
 
 
 def _is_silent(node: object, in_class: bool) -> bool:
