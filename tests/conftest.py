@@ -77,7 +77,9 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PATH": path, **privacy.SWITCHES}
 
 
-def run(command: list[str], cwd: Path, *, check: bool = True, timeout: float = 900) -> subprocess.CompletedProcess[str]:
+def run(
+    command: list[str], cwd: Path, *, check: bool = True, timeout: float = 1800
+) -> subprocess.CompletedProcess[str]:
     """Run a command; on an unexpected exit status the test fails with all it printed."""
     done = subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=timeout)
     if check and done.returncode:
