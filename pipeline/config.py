@@ -6,10 +6,13 @@ in `trueodds train epochs=3`.
 
 from __future__ import annotations
 
+import ast
 import copy
 import difflib
+import inspect
 from collections.abc import Mapping
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -32,7 +35,8 @@ _NoneAsEmpty = BeforeValidator(lambda value: {} if value is None else value)
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+    # `descriptions` reads the texts under the parameters. Pydantic would read them at each import.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class Data(_Section):
@@ -270,6 +274,19 @@ SECTION_OF = {
     for leaf in field.annotation.model_fields  # type: ignore[union-attr]  # every field of Params is a _Section
 }
 """Section of each parameter. tests/test_config.py checks that no parameter's name appears twice."""
+
+
+@cache
+def descriptions() -> dict[str, str]:
+    """Return the meaning of each parameter: the text under it in this file."""
+    classes = [node for node in ast.parse(Path(__file__).read_bytes()).body if isinstance(node, ast.ClassDef)]
+    return {
+        field.target.id: inspect.cleandoc(text.value.value)
+        for section in classes
+        for field, text in pairwise(section.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }
 
 
 def load(path: str | Path = "params.yaml", overrides: Mapping[str, Any] | None = None) -> Params:

@@ -65,7 +65,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Distribution | None:
-    return Distribution(config, log) if config.getoption("dist") == "loadfile" else None
+    if config.getoption("dist") != "loadfile":
+        return None
+    config.option.loadscopereorder = False  # or files with many tests would begin before those that take long
+    return Distribution(config, log)
 
 
 def environment() -> dict[str, str]:
@@ -74,7 +77,9 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PATH": path, **privacy.SWITCHES}
 
 
-def run(command: list[str], cwd: Path, *, check: bool = True, timeout: float = 900) -> subprocess.CompletedProcess[str]:
+def run(
+    command: list[str], cwd: Path, *, check: bool = True, timeout: float = 1800
+) -> subprocess.CompletedProcess[str]:
     """Run a command; on an unexpected exit status the test fails with all it printed."""
     done = subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=timeout)
     if check and done.returncode:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from dvc.exceptions import DvcException
 from dvc.utils.hydra import apply_overrides
+from pydantic._internal._docs_extraction import extract_docstrings_from_cls
 
 from pipeline import config, parameters
 from pipeline.config import SECTION_OF, Params
@@ -36,6 +37,16 @@ def test_leaf_names_are_unique() -> None:
     leaves = [leaf for section in Params.model_fields.values() for leaf in section.annotation.model_fields]  # type: ignore[union-attr]
     assert len(leaves) == len(set(leaves)) == len(SECTION_OF) == len(Params().leaves())
     assert not set(leaves) & set(Params.model_fields), "a leaf with a section's name could not be named alone"
+
+
+def test_descriptions_are_what_pydantic_reads() -> None:
+    described = config.descriptions()
+    assert list(described) == list(SECTION_OF)
+    for field in Params.model_fields.values():
+        section: Any = field.annotation
+        for name, text in extract_docstrings_from_cls(section, use_inspect=True).items():
+            assert described.pop(name) == text
+    assert not described
 
 
 def test_defaults_are_valid() -> None:

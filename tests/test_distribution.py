@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, pytest_xdist_make_scheduler
 from tests.distribution import MINUTES, SECONDS, SHARED
 
 
@@ -18,3 +21,34 @@ def test_a_name_is_that_of_a_file_a_test_or_a_page(name: str) -> None:
 
 def test_none_is_named_twice() -> None:
     assert len(set(MINUTES)) == len(MINUTES) and len(set(SECONDS)) == len(SECONDS)
+
+
+class Process:
+    """What the scheduler sees of one of pytest-xdist's processes: it is sent the places of tests in the collection."""
+
+    def __init__(self) -> None:
+        self.sent: list[int] = []
+        self.gateway = SimpleNamespace(id="")
+        self.shutting_down = False
+
+    def send_runtest_some(self, places: list[int]) -> None:
+        self.sent += places
+
+    def shutdown(self) -> None:
+        pass
+
+
+def test_files_begin_in_the_order_of_the_collection_however_many_tests_they_have() -> None:
+    option = SimpleNamespace(dist="loadfile", loadscopereorder=True)
+    values = {"tx": ["2*popen"], "dist": "loadfile"}
+    config: Any = SimpleNamespace(option=option, getvalue=values.__getitem__, getoption=values.__getitem__)
+    scheduler = pytest_xdist_make_scheduler(config, None)
+    assert scheduler is not None
+    collection = [f"long.py::{k}" for k in range(3)] + [f"short.py::{k}" for k in range(5)]
+    processes = [Process(), Process()]
+    for process in processes:
+        scheduler.add_node(process)
+    for process in processes:
+        scheduler.add_node_collection(process, collection)
+    scheduler.schedule()
+    assert [process.sent for process in processes] == [[0, 1, 2], [3, 4, 5, 6, 7]]

@@ -114,6 +114,11 @@ def test_names_and_plans_need_no_torch(case: str, loaded: dict[str, set[str]]) -
     assert (HEAVY | SCIPY | SCHEDULING) & loaded[case] == set()
 
 
+@pytest.mark.parametrize("case", ["params", "methods", "recipes"])
+def test_names_alone_need_no_numpy(case: str, loaded: dict[str, set[str]]) -> None:
+    assert "pydantic" in loaded[case] and "numpy" not in loaded[case]
+
+
 @pytest.mark.parametrize("case", FLOWS)
 def test_a_flow_starts_without_torch(case: str, loaded: dict[str, set[str]]) -> None:
     assert "prefect" in loaded[case] and HEAVY & loaded[case] == set()

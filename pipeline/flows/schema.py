@@ -42,8 +42,10 @@ def signature() -> inspect.Signature:
 
 def descriptions() -> str:
     """Return a docstring from which Prefect reads the parameters' descriptions for the schema in its UI."""
-    described = {name: " ".join((field.description or name).split()) for name, field in _leaves().items()}
-    lines = [f"    {name}: {words} None: as params.yaml says." for name, words in described.items()]
+    lines = [
+        f"    {name}: {' '.join(words.split())} None: as params.yaml says."
+        for name, words in config.descriptions().items()
+    ]
     lines.append(f"    {PUBLISH}: {_PUBLISH_WORDS}")
     return "\n".join(["Fetch, plan, train, shift, calibrate, evaluate, export.", "", "Args:", *lines])
 

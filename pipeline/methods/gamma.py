@@ -1,25 +1,26 @@
 """The exponent gamma of the focal family: fixed, scheduled over the run, or chosen for each row by its p_y.
 
-Imports of torch and scipy stand inside the functions, because the table of methods needs only the names of RULES.
+Imports of torch, numpy and scipy stand inside functions, because the table of methods needs only the names of RULES.
 All rules are from Mukhoti et al. 2020. gamma is a constant for the gradient, as in the authors' code.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias, overload
 
-import numpy as np
-import numpy.typing as npt
-
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import torch
     from torch import Tensor
 
     from pipeline.methods.method import Moment
 
-Array = npt.NDArray[np.float64]
+Array: TypeAlias = "npt.NDArray[np.float64]"
 Rule: TypeAlias = "Callable[[Tensor, int], Tensor | float]"
 """Function (p, stage) -> gamma for each p, or one for all. The stage, 0 to 2, counts the schedule's changes so far."""
 
@@ -27,7 +28,7 @@ CHANGES = (2 / 7, 5 / 7)
 """Fractions of the run at which a schedule changes gamma: epochs 100 and 250 of 350."""
 
 CAP = 20.0  # gamma* exceeds it for p < .078; at p = .05 it is 38, and (1 - p)^38 is too small to learn from
-BRANCH = np.nextafter(np.exp(-1.0), 0)
+BRANCH = math.nextafter(math.exp(-1.0), 0)
 SMALLEST = 1e-307  # at about half of it gamma* exceeds the largest float64
 CELLS = 4096  # linear interpolation of gamma* between .07 and .5 then has an error of at most 4e-4 (measured)
 
@@ -59,6 +60,7 @@ def gamma_star(p: float | Array | Tensor) -> Array | Tensor:
         >>> gamma_star(np.array([0.1, 0.2, 0.5])).round(2)
         array([14.92,  4.85,  0.  ])
     """
+    import numpy as np
     import torch
     from scipy.special import lambertw
 
@@ -100,6 +102,7 @@ def gradient_ratio(p: npt.ArrayLike, gamma: float) -> Array:
         >>> gradient_ratio([0.0, 0.5, 1.0], 1.0).round(3)
         array([1.   , 0.847, 0.   ])
     """
+    import numpy as np
     from scipy.special import xlogy
 
     values = np.asarray(p, dtype=np.float64)
@@ -132,6 +135,7 @@ def p_zero(gamma: float) -> float:
         >>> round(p_zero(1.0), 4)
         0.3679
     """
+    import numpy as np
     from scipy.optimize import brentq
 
     if not 1e-3 <= gamma <= 1e6:
@@ -157,13 +161,14 @@ def step_rule(values: Sequence[float], edges: Sequence[float], *, edges_below: b
 
     If `edges_below`, an edge itself belongs to the lower step.
     """
+    steps = [after - before for before, after in pairwise(values)]
 
     def rule(p: Tensor, stage: int) -> Tensor:
         import torch
 
         # Python numbers, because a tensor made here would be copied to the device at every step
         passed = [p > edge if edges_below else p >= edge for edge in edges]
-        jumps = (step * is_past for step, is_past in zip(np.diff(values).tolist(), passed, strict=True))
+        jumps = (step * is_past for step, is_past in zip(steps, passed, strict=True))
         return sum(jumps, start=torch.full_like(p, values[0]))
 
     return rule
@@ -182,6 +187,7 @@ def continuous(p: Tensor, stage: int) -> Tensor:
 @functools.cache
 def _table(device: torch.device, dtype: torch.dtype) -> Tensor:
     """Return gamma*, at most CAP, at CELLS + 1 points of [0, 1/2]."""
+    import numpy as np
     import torch
 
     values = np.minimum(gamma_star(np.linspace(0, 0.5, CELLS + 1)), CAP)

@@ -24,6 +24,14 @@ _SILENT_IMPORTS = ("__future__", "collections.abc", "logging", "typing")
 """Modules whose names are used only in annotations and log messages."""
 _SILENT_FIELDS = ("annotation", "returns", "type_comment", "type_ignores", "type_params", "kind")
 """Fields of syntax trees that hold types or formatting."""
+_FIELDS = {
+    kind: tuple(name for name in kind._fields if kind is ast.AnnAssign or name not in _SILENT_FIELDS)
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
+"""Kind of node -> its fields that can change a number."""
+_STATEMENTS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Fields of syntax trees that hold statements, or what holds them."""
 
 
 def code_hashes(modules: Iterable[str], users: Iterable[Path] = ()) -> dict[str, str]:
@@ -77,14 +85,13 @@ def _essence(node: object, in_class: bool = False) -> Any:
     if isinstance(node, ast.AnnAssign) and not in_class:
         assert node.value is not None, "an annotation without a value is silent"
         node = ast.Assign([node.target], node.value)
-    silent = () if isinstance(node, ast.AnnAssign) else _SILENT_FIELDS
-    of_class = "body" if isinstance(node, ast.ClassDef) else None
-    fields = {
-        name: _essence(child, name == of_class)
-        for name, child in ast.iter_fields(node)
-        if child not in (None, []) and name not in silent
-    }
-    return {"node": type(node).__name__, **fields}
+    kind = type(node)
+    essence: dict[str, Any] = {"node": kind.__name__}
+    for name in _FIELDS[kind]:
+        child = getattr(node, name, None)
+        if child is not None and child != []:
+            essence[name] = _essence(child, name == "body" and kind is ast.ClassDef)
+    return essence
 
 
 def _is_silent(node: object, in_class: bool) -> bool:
@@ -104,25 +111,25 @@ def _is_silent(node: object, in_class: bool) -> bool:
             return False
 
 
-def _imports(node: ast.AST) -> Iterator[Path]:
-    """Yield the project's files that the code below a node imports."""
-    if isinstance(node, ast.Import):
-        names = [alias.name for alias in node.names]
-    elif isinstance(node, ast.ImportFrom):
-        names = [
-            module if _file(module := f"{node.module}.{alias.name}") is not None else str(node.module)
-            for alias in node.names
-        ]
-    else:
-        match node:
+def _imports(tree: ast.Module) -> Iterator[Path]:
+    """Yield the project's files that a source file imports, at its top or inside a function."""
+    waiting: list[ast.AST] = [tree]
+    names: list[str] = []
+    while waiting:
+        match node := waiting.pop():
+            case ast.Import():
+                names += [alias.name for alias in node.names]
+            case ast.ImportFrom():
+                for alias in node.names:
+                    module = f"{node.module}.{alias.name}"
+                    names.append(module if _file(module) is not None else str(node.module))
             case ast.If(ast.Name("TYPE_CHECKING"), orelse=[]):
-                typing_only = True
-            case _:
-                typing_only = False
-        for child in [] if typing_only else ast.iter_child_nodes(node):
-            yield from _imports(child)
-        return
-    yield from filter(None, (_file(name) for name in names))
+                pass
+            case _:  # of what a node holds, only lists hold statements
+                for field in _STATEMENTS:
+                    if isinstance(held := getattr(node, field, None), list):
+                        waiting += held
+    yield from filter(None, map(_file, names))
 
 
 def _file(module: str) -> Path | None:

@@ -115,7 +115,7 @@ class Terminal:
 
     def _run(self, command: list[str], shown: str) -> str:
         done = subprocess.run(
-            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=600
+            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=1800
         )
         assert done.returncode == 0, f"{shown}\n{done.stdout}\n{done.stderr}"
         return done.stdout

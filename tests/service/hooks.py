@@ -72,7 +72,7 @@ class Hook(LocalServer):
         return f"{super().url}/hook"
 
 
-def until(enough: Callable[[], object], seconds: float = 60) -> None:
+def until(enough: Callable[[], object], seconds: float = 300) -> None:
     """Wait for something to be true, as long as a busy machine needs.
 
     Raises:

@@ -14,6 +14,8 @@ from docutils.core import publish_doctree
 from pydantic import BaseModel
 from sphinx.application import Sphinx
 
+from pipeline import config
+
 ALIASES = (
     "ArrayLike",
     "npt.ArrayLike",
@@ -111,7 +113,10 @@ def on_docstring(app: Sphinx, what: str, name: str, value: Any, options: Any, li
 
 def fields(model: type[BaseModel]) -> list[str]:
     """Return a list of the fields of a pydantic model that have a description."""
-    described = [(name, field.description) for name, field in model.model_fields.items() if field.description]
+    texts = config.descriptions() if model.__module__ == config.__name__ else {}
+    described = [
+        (name, text) for name, field in model.model_fields.items() if (text := field.description or texts.get(name))
+    ]
     if not described:
         return []
     return ["", *(f"- `{name}`: {escaped(' '.join(text.split()))}" for name, text in described), ""]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from benchmarks.markdown import table
-from pipeline.config import Params, load
+from pipeline.config import SECTION_OF, descriptions, load
 from service.settings import Settings
 from tools import ROOT
 
@@ -26,10 +26,9 @@ def service() -> str:
 
 def params() -> str:
     """Return one row per parameter of params.yaml: its name, its value in the repository and its meaning."""
-    values = load(ROOT / "params.yaml")
+    values, meanings = load(ROOT / "params.yaml"), descriptions()
     rows = [
-        (f"{section}.{name}", json.dumps(getattr(getattr(values, section), name)), leaf.description or "")
-        for section, field in Params.model_fields.items()
-        for name, leaf in field.annotation.model_fields.items()  # type: ignore[union-attr]  # each is a section
+        (f"{section}.{name}", json.dumps(getattr(getattr(values, section), name)), meanings[name])
+        for name, section in SECTION_OF.items()
     ]
     return table(("parameter", "value", "meaning"), [(a, b, " ".join(c.split())) for a, b, c in rows], code=(0, 1))
