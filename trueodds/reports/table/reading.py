@@ -89,6 +89,8 @@ class Form:
     """File of the labels that belong to an array."""
     resolution: Resolution | None = None
     """Resolution of the probabilities. None: as the rows show it."""
+    judge: str | None = None
+    """Column or array with the labels of a judge."""
     needs_labels: bool = True
     """Whether a file without labels is refused. Otherwise it is read as answers of which none has a label."""
 
@@ -145,6 +147,13 @@ def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -
     predicted = _vector(arrays, "predicted")
     rows = next((len(arrays[name]) for name in ("probabilities", "logits", "confidence") if name in arrays), 0)
     groups = _groups({name: arrays.get(array) for name, array in _COLUMNS.items()}, rows, path)
+    if form.judge is not None:
+        judge = _vector(arrays, form.judge)
+        if judge is None:
+            raise _missing(path, [form.judge], arrays)
+        if len(judge) != rows:
+            raise FileError(f"{path}: {form.judge} has {plural(len(judge), 'row')} for {rows:,} answers")
+        groups = replace(groups, judge=judge, human=labels, propensities=_vector(arrays, "propensity"))
     classes = form.classes or tuple(map(str, arrays.get("class_names", ())))
     scale = _scale(path, arrays, form)
     if not scale:
@@ -188,10 +197,12 @@ def _of_columns(path: Path, form: Form) -> Answers:
         answers = _of_columns(path, replace(form, label=label, classes=tuple(renamed)))
         words = [f"The column {other!r} is read as {name!r}." for name, other in similar.items()]
         return replace(answers, notes=(*answers.notes, *words))
+    if form.judge is not None:
+        _check_judge(path, form.judge, header, form)
     by_confidence, of_classes, absent = choose_columns(path, header, form)
     chances = tuple(name for name in ("propensity", "audit") if by_confidence or name not in of_classes)
     known = (form.label, "predicted", "correct", "question", "tag", "version", "confidence_source", *chances)
-    texts = [name for name in dict.fromkeys(known) if name in header]
+    texts = [name for name in dict.fromkeys((*known, form.judge)) if name in header]
     times = [name for name in ("time",) if name in header]
     table = columns.read(path, ["confidence"] if by_confidence else of_classes, texts, times)
     moments = table.times.get("time")
@@ -202,6 +213,8 @@ def _of_columns(path: Path, form: Form) -> Answers:
     sources = table.texts.get("confidence_source")
     groups = Groups(tags, versions, at_ms_N, note, questions, propensities, sources, audits)
     labels, predicted, correct = (table.texts.get(name) for name in (form.label, "predicted", "correct"))
+    if form.judge is not None:
+        groups = replace(groups, judge=table.texts[form.judge], human=labels)
     if labels is None and not form.needs_labels:
         labels = _no_labels(len(next(iter(table.numbers.values()))))
     if by_confidence:
@@ -250,7 +263,7 @@ def choose_columns(path: Path | str, header: Sequence[str], form: Form) -> Chose
     Raises:
         FileError: A column is missing. The message lists those that are there.
     """
-    others = tuple(name for name in header if name not in (form.label, *NOT_CLASSES))
+    others = tuple(name for name in header if name not in (form.label, form.judge, *NOT_CLASSES))
     absent = [name for name in form.classes if name not in header]
     by_confidence = "confidence" in header and not form.scale and len(absent) == len(form.classes)
     one_of_two = len(form.classes) == 2 and len(others) == 1
@@ -262,6 +275,17 @@ def choose_columns(path: Path | str, header: Sequence[str], form: Form) -> Chose
     if not by_confidence and not of_classes:
         raise FileError(f"{path} has the columns {quotes(header)}, and none for a class; expected {TABLES}")
     return Chosen(by_confidence, of_classes, absent)
+
+
+def _check_judge(path: Path, judge: str, header: Sequence[str], form: Form) -> None:
+    """Check that the judge's column exists and has no other meaning."""
+    if judge not in header:
+        raise _no_column(path, judge, header, "--judge")
+    if judge in (form.label, *form.classes, *NOT_CLASSES):
+        raise FileError(
+            f"{path}: --judge names the column {judge!r}, which has another meaning; give the judge's labels a column"
+            " of their own"
+        )
 
 
 def _check_scale(form: Form) -> None:
