@@ -79,14 +79,14 @@ def powered_mean(
         V(b) = sum over all answers of (b (g - g_N) / N + a (e - e_L))^2,    e = y - b g,    a = w / sum w
 
     where a = 0 without a human label. For a plain sample this is b^2 var(g) / N + var(e) / n + 2 b cov(g, e) / N. In
-    the notation of PPI++, lambda = b (1 - n / N). With b = 0 it is the estimate from the human labels alone. Since b
-    minimises V on each sample, the interval is never wider than that of the human labels alone. Only the cut at 0 and 1
-    may reverse this.
+    the notation of PPI++, lambda = b (1 - n / N). With b = 0 it is the estimate from the human labels alone. The
+    interval is never wider than that one, on any sample. Only the cut at 0 and 1 may reverse this.
 
     Wald intervals fail with few labels: if the judge agrees with all of them, its errors look impossible. So four
     pairs (y, g), (0, 0) to (1, 1), are added as z^2 / 4 human labels each (Agresti and Coull; z is the normal
     quantile). The interval is `centre -+ t sqrt(V)` with Student's t at n_eff - 1 degrees of freedom and n_eff = (sum
-    w)^2 / sum w^2. The same is done for the human labels alone.
+    w)^2 / sum w^2. The same is done for the human labels alone. For b, labels and pairs are each taken about their own
+    mean. If that b exceeds the minimiser of V with the pairs, the latter is used.
 
     Answers without a judge's label count with the judge's mean. This is unbiased if the judge does not know which
     answers have a human label.
@@ -224,13 +224,15 @@ class _Variance:
     own: float
     cross: float
     square: float
+    most: float
+    """Weight of the judge by the labels alone."""
     centre: float
     slope: float
 
     @property
     def best(self) -> float:
-        """Weight in [0, 1] that minimises the variance."""
-        return min(max(self.cross / self.square, 0.0), 1.0) if self.square > 0 else 0.0
+        """Weight in [0, 1]: that of the labels, or the minimiser of the variance if this is smaller."""
+        return min(max(min(self.cross / self.square, self.most), 0.0), 1.0) if self.square > 0 else 0.0
 
     def at(self, b: float) -> tuple[float, float]:
         """Return the centre and the variance."""
@@ -261,26 +263,38 @@ class _Sample:
             pseudo: Number of added pairs.
         """
         low, high = ends
-        n = self.effective_n + pseudo
+        n, answers = self.effective_n + pseudo, len(self.judge_N)
         human = np.concatenate([self.human_L, [low, low, high, high]])
         judge = np.concatenate([self.judge_L, [low, high, low, high]])
         share = np.concatenate([self.share_L * (self.effective_n / n), np.full(4, pseudo / 4 / n)])
         # A pair stands for pseudo / 4 labels with the share 1 / n each.
         square = np.concatenate([(self.share_L * (self.effective_n / n)) ** 2, np.full(4, pseudo / 4 / n**2)])
         square *= n / (n - 1)
-        means = float(share @ human), float(share @ judge)
-        human, off, judge = human - means[0], judge - self.mean, judge - means[1]
-        answers = len(self.judge_N)
-        spread = float(self.judge_N.var())
+        spread, means = float(self.judge_N.var()), (float(share @ human), float(share @ judge))
+        own = float(square @ (human - means[0]) ** 2)
         if spread == 0:  # a judge that gives one label to all tells nothing
-            return _Variance(float(square @ human**2), 0.0, 0.0, means[0], 0.0)
-        return _Variance(
-            own=float(square @ human**2),
-            cross=float(square @ (human * judge)) - float(share @ (off * human)) / answers,
-            square=float(square @ judge**2) + spread / answers - 2 * float(share @ (off * judge)) / answers,
-            centre=means[0],
-            slope=self.mean - means[1],
-        )
+            return _Variance(own, 0.0, 0.0, 0.0, means[0], 0.0)
+
+        def products(y: Array, g: Array) -> tuple[float, float]:
+            """Return the coefficients of 2 b and of b^2, for centred values."""
+            cross = float(square @ (y * g)) - float(share @ (off * y)) / answers
+            return cross, float(square @ g**2) + spread / answers - 2 * float(share @ (off * g)) / answers
+
+        off = judge - self.mean
+        cross, squared = products(human - means[0], judge - means[1])
+        # About its own mean, so that the distance of the pairs from the labels is no correlation.
+        middle = (low + high) / 2
+        of_labels = (self.share_L @ self.human_L, self.share_L @ self.judge_L)
+        within = [
+            np.concatenate([part - mean, ends_of - middle])
+            for part, mean, ends_of in zip(
+                (self.human_L, self.judge_L), of_labels, (human[-4:], judge[-4:]), strict=True
+            )
+        ]
+        off = np.concatenate([within[1][:-4], np.zeros(4)])
+        tuned, of_tuned = products(*within)
+        most = tuned / of_tuned if of_tuned > 0 else 0.0
+        return _Variance(own, cross, squared, most, means[0], self.mean - means[1])
 
     @property
     def squared_correlation(self) -> float:

@@ -228,8 +228,8 @@ def _reading(figures: Judged) -> str:
         words.append(f"{missing} no label of the judge.")
     if figures.warning:
         words.append(
-            "The judge's labels of the human-labelled answers differ from those of all answers (p < 0.001). So the human"
-            " labels are no random sample with these propensities, and all these estimates may be biased."
+            "The judge's labels of the human-labelled answers differ from those of all answers (p < 0.001). So the"
+            " human labels are no random sample with these propensities, and all these estimates may be biased."
         )
     return " ".join(words)
 
