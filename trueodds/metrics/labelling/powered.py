@@ -301,7 +301,7 @@ class _Sample:
         """Squared correlation of both labels over the human-labelled answers, weighted."""
         human, judge = (part - self.share_L @ part for part in (self.human_L, self.judge_L))
         scale = float((self.share_L @ human**2) * (self.share_L @ judge**2))
-        return min(float(self.share_L @ (human * judge)) ** 2 / scale, 1.0) if scale > 0 else 0.0
+        return min(float(self.share_L @ (human * judge)) ** 2 / scale, 1.0) if scale > 1e-24 else 0.0
 
     def unlike_p_value(self, weighted_mean: float) -> float:
         """Test whether the judge's mean over the sample, weighted, is that over all answers (a z test)."""

@@ -93,7 +93,7 @@ def _rows_of(answers: Answers, column: str) -> _Rows:
     assert judge is not None
     propensity_N = None if answers.groups.propensities is None else propensities_of(answers)
     known_N = answers.labelled_N if propensity_N is None else answers.labelled_N & np.isfinite(propensity_N)
-    human_N = np.where(known_N, answers.correct_N, np.nan)
+    human_N = np.where(known_N, answers.correct_N.astype(np.float64), np.nan)
     if answers.predicted is None or human is None:
         judged_N, right_N = correctness(answers.source, judge, column)
         return _Rows(human_N, np.where(judged_N, right_N, np.nan), propensity_N)

@@ -192,9 +192,10 @@ def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -
 def _of_columns(path: Path, form: Form) -> Answers:
     """Build answers from the columns of a table."""
     header = columns.names(path)
-    if similar := alike((form.label, *form.classes), header):
+    if similar := alike((form.label, *form.classes, *([form.judge] if form.judge else ())), header):
         label, *renamed = (similar.get(name, name) for name in (form.label, *form.classes))
-        answers = _of_columns(path, replace(form, label=label, classes=tuple(renamed)))
+        judge = None if form.judge is None else similar.get(form.judge, form.judge)
+        answers = _of_columns(path, replace(form, label=label, classes=tuple(renamed), judge=judge))
         words = [f"The column {other!r} is read as {name!r}." for name, other in similar.items()]
         return replace(answers, notes=(*answers.notes, *words))
     if form.judge is not None:
