@@ -13,7 +13,7 @@ from tests.test_table_report import npz, table
 from trueodds import cli, metrics
 from trueodds.files import FileError
 from trueodds.reports.page.rendering import render
-from trueodds.reports.schemas.judged import Judged
+from trueodds.reports.schemas.judge import JudgeFigures
 from trueodds.reports.table.reading import Form, read
 from trueodds.reports.table.table_report import report_of_answers
 from trueodds.reports.table.text import text_of
@@ -35,11 +35,11 @@ def columns(**more: Any) -> dict[str, Any]:
     return {"id": np.arange(N), "confidence": C, "predicted": PREDICTED, "label": human, "judge": JUDGE, **more}
 
 
-def judged(path: Path, **form: Any) -> Judged:
+def judged(path: Path, **form: Any) -> JudgeFigures:
     form = {"judge": "judge", **form}
     report = report_of_answers(read(path, Form(**form)), positive=form.get("positive"), judge=form["judge"])
-    assert report.judged is not None
-    return report.judged
+    assert report.judge is not None
+    return report.judge
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet", "classes", "correct", "npz", "npz correct"])
@@ -67,7 +67,7 @@ def test_every_form_of_a_table(form: str, tmp_path: Path) -> None:
     found, mean = judged(path), metrics.powered_mean(human_N, JUDGE_RIGHT.astype(float))
     assert found.accuracy is not None and found.accuracy.lower == pytest.approx(mean.lower)
     assert found.accuracy.human_upper == pytest.approx(mean.human_upper)
-    assert found.answers == found.judged == N and found.labels == KNOWN.sum() and not found.warning
+    assert found.answers == found.judge_labels == N and found.labels == KNOWN.sum() and not found.warning
     limits = metrics.binomial_interval((JUDGE_RIGHT == RIGHT)[KNOWN].sum(), KNOWN.sum())
     assert (found.agreement_lower, found.agreement_upper) == pytest.approx(tuple(map(float, limits)))
     assert len(found.classes) == (0 if "correct" in form else 2)
@@ -85,7 +85,7 @@ def test_prevalence_and_error_rates(tmp_path: Path) -> None:
     dog = next(one for one in found.classes if one.name == "dog")
     of = KNOWN & (TRUTH == "dog")
     assert dog.labels == of.sum() and dog.sensitivity == pytest.approx((JUDGE == "dog")[of].mean())
-    assert dog.judged == (KNOWN & (JUDGE == "dog")).sum()
+    assert dog.judge_labels == (KNOWN & (JUDGE == "dog")).sum()
     wrong = KNOWN & (TRUTH == "cat") & (JUDGE == "dog")
     assert wrong.any()
     assert [one.answers for one in found.confusions if one.judge == "dog"] == [wrong.sum()]
@@ -96,8 +96,8 @@ def test_judges_labels_never_count_as_human_ones(tmp_path: Path) -> None:
     path = table(tmp_path / "a.csv", columns())
     plain = report_of_answers(read(path))
     with_judge = report_of_answers(read(path, Form(judge="judge")), judge="judge")
-    assert plain.judged is None
-    assert with_judge.model_copy(update={"judged": None}) == plain
+    assert plain.judge is None
+    assert with_judge.model_copy(update={"judge": None}) == plain
     assert with_judge.labelled == KNOWN.sum()
 
 
@@ -120,13 +120,13 @@ def test_command_page_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str
     words = ["report", str(path), "--judge", "judge", "--positive", "dog", "--html", str(page), "--json", str(tree)]
     assert cli.main("trueodds", cli.COMMANDS, words) == 0
     said = capsys.readouterr().out
-    found = Judged.model_validate(json.loads(tree.read_text(encoding="utf-8"))["judged"])
+    found = JudgeFigures.model_validate(json.loads(tree.read_text(encoding="utf-8"))["judge"])
     assert found.reading in said and "Error rates of the judge" in said
     assert found.accuracy is not None and f"worth {found.accuracy.saving:.2f} times as many human labels" in said
     assert "share of dog" in said
     html = page.read_text(encoding="utf-8")
-    assert 'id="judged"' in html and 'id="judge-errors-table"' in html and "Share of dog" in html
-    assert 'id="judged"' not in render(report_of_answers(read(path)))
+    assert 'id="judge"' in html and 'id="judge-errors-table"' in html and "Share of dog" in html
+    assert 'id="judge"' not in render(report_of_answers(read(path)))
 
 
 def test_few_human_labels_show_error_rates_only(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_few_human_labels_show_error_rates_only(tmp_path: Path) -> None:
     report = report_of_answers(
         read(table(tmp_path / "a.csv", columns(label=human)), Form(judge="judge")), judge="judge"
     )
-    found = report.judged
+    found = report.judge
     assert found is not None and found.accuracy is None and found.bins == [] and found.classes
     assert found.reading.startswith("Estimates need 30 human labels; there are 29. The judge agrees with")
     assert found.reading in text_of(report) and found.reading in render(report)
@@ -157,20 +157,73 @@ def test_chosen_labels_give_a_warning(tmp_path: Path) -> None:
 def test_answers_without_a_judges_label_are_counted(tmp_path: Path) -> None:
     judge = [None if i % 10 == 0 else label for i, label in enumerate(JUDGE)]
     found = judged(table(tmp_path / "a.csv", columns(judge=judge)))
-    assert found.judged == 2_700 and "300 answers have no label of the judge." in found.reading
+    assert found.judge_labels == 2_700 and "300 answers have no label of the judge." in found.reading
 
 
 def test_a_class_that_only_the_judge_names(tmp_path: Path) -> None:
     judge = ["hare" if i % 50 == 0 else label for i, label in enumerate(JUDGE)]
     found = judged(table(tmp_path / "a.csv", columns(judge=judge)))
     hare = next(one for one in found.classes if one.name == "hare")
-    assert hare.labels == 0 and hare.sensitivity is None and hare.judged > 0
+    assert hare.labels == 0 and hare.sensitivity is None and hare.judge_labels > 0
 
 
 def test_the_column_may_be_spelled_a_little_differently(tmp_path: Path) -> None:
     data = columns()
     data["LLM judge"] = data.pop("judge")
-    assert judged(table(tmp_path / "a.csv", data), judge="llm_judge").judged == N
+    assert judged(table(tmp_path / "a.csv", data), judge="llm_judge").judge_labels == N
+
+
+def sampled(tmp_path: Path, **changed: Any) -> tuple[Path, Path]:
+    """All answers, and the drawn ones with labels, in another order."""
+    data = {name: column for name, column in columns().items() if name != "label"}
+    propensity = np.full(N, LABELS / N)
+    human = {"id": np.arange(N), "label": TRUTH, "propensity": propensity, **changed}
+    order = np.random.default_rng(3).permutation(np.flatnonzero(KNOWN))
+    return (
+        table(tmp_path / "all.csv", data),
+        table(tmp_path / "drawn.csv", {name: np.asarray(column)[order] for name, column in human.items()}),
+    )
+
+
+def test_human_labels_are_joined_by_id(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answers, drawn = sampled(tmp_path)
+    propensity = [LABELS / N if known else None for known in KNOWN]
+    whole = judged(table(tmp_path / "whole.csv", columns(propensity=propensity)))
+    assert judged(answers, human=drawn) == whole and whole.labels == KNOWN.sum()
+    words = ["report", str(answers), "--human-labels", str(drawn), "--judge", "judge"]
+    assert cli.main("trueodds", cli.COMMANDS, words) == 0 and whole.reading in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"id": np.arange(N) + 10**6}, r"drawn.csv has the id '1\d{6}', which .*all.csv does not have"),
+        ({"id": np.zeros(N, int)}, "drawn.csv has the id '0' twice"),
+    ],
+)
+def test_refused_ids_of_human_labels(changed: dict[str, Any], words: str, tmp_path: Path) -> None:
+    answers, drawn = sampled(tmp_path, **changed)
+    with pytest.raises(FileError, match=words):
+        judged(answers, human=drawn)
+
+
+@pytest.mark.parametrize(
+    ("answers", "drawn", "words"),
+    [
+        ("id,confidence,predicted,label\n1,.5,a,a", "id,label\n1,a", "has the column 'label' itself"),
+        ("confidence,predicted\n.5,a", "id,label\n1,a", "answers.csv has no column id"),
+        ("id,confidence,predicted\n1,.5,a", "label\na", "drawn.csv has no column id"),
+        ("id,confidence,predicted\n1,.5,a", "id,lable\n1,a", "drawn.csv has no column 'label'"),
+    ],
+)
+def test_refused_human_labels(answers: str, drawn: str, words: str, tmp_path: Path) -> None:
+    paths = tmp_path / "answers.csv", tmp_path / "drawn.csv"
+    for path, text in zip(paths, (answers, drawn), strict=True):
+        path.write_text(text + "\n", encoding="utf-8")
+    with pytest.raises(FileError, match=words):
+        read(paths[0], Form(human=paths[1]))
+    with pytest.raises(FileError, match="has no ids"):
+        read(npz(tmp_path / "a.npz", confidence=C, correct=RIGHT), Form(human=paths[1]))
 
 
 @pytest.mark.parametrize(
@@ -181,8 +234,16 @@ def test_the_column_may_be_spelled_a_little_differently(tmp_path: Path) -> None:
         ({}, {"judge": "predicted"}, "--judge names the column 'predicted'"),
         ({"judge": [None] * N}, {}, "the column judge holds no label of a judge"),
         ({"judge": ["Cat"] * N}, {}, "'Cat'"),
-        ({"judge": np.where(KNOWN, None, JUDGE)}, {}, "the judge labelled only answers without a human label"),
-        ({"judge": np.where(KNOWN, JUDGE, None)}, {}, "the judge labelled only answers with a human label"),
+        (
+            {"judge": [None if known else label for known, label in zip(KNOWN, JUDGE, strict=True)]},
+            {},
+            "the judge labelled only answers without a human label",
+        ),
+        (
+            {"judge": [label if known else None for known, label in zip(KNOWN, JUDGE, strict=True)]},
+            {},
+            "the judge labelled only answers with a human label",
+        ),
     ],
 )
 def test_refusals(changed: dict[str, Any], form: dict[str, Any], words: str, tmp_path: Path) -> None:
@@ -200,6 +261,7 @@ def test_refused_labels_of_a_judge_of_right_answers(tmp_path: Path) -> None:
     ("options", "words"),
     [
         (["--judge", "judge", "--engine", "duckdb"], "--judge needs the rows"),
+        (["--human-labels", "drawn.csv", "--engine", "duckdb"], "--human-labels needs the rows"),
         (["--alert-threshold", "0.3"], "--alert-threshold 0.3 without --positive"),
         (["--alert-threshold", "1.5", "--positive", "dog"], "--alert-threshold is 1.5; allowed is [0, 1]"),
     ],

@@ -46,6 +46,7 @@ JUDGES = {
 """Sensitivity and specificity."""
 TEMPERATURES, NET_LABELS = (1.0, 2.0), (60, 300)
 POOL, BINS, FEWEST, SEED = 20_000, 15, 10, 2023
+WIDTHS = ("width", "width, human alone", "worth")
 TWO_THIRDS = 0.0917
 """Error rate of a judge of two equal classes with a squared correlation of 2/3: (1 - sqrt(2/3)) / 2."""
 
@@ -263,8 +264,7 @@ def markdown(result: dict[str, Any]) -> str:
             f"{one['saving']:.2f}",
         )
 
-    head = ("figure", "population", "judge", "sample", "labels", "covered", "human alone")
-    head = (*head, "width", "width, human alone", "worth")
+    head = ("figure", "population", "judge", "sample", "labels", "covered", "human alone", *WIDTHS)
     shown = sorted((one for one in result["rows"]), key=lambda one: one["covered"])[:12]
     doubt = [
         (

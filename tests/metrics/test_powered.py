@@ -51,7 +51,7 @@ def twin_variance(b: float, human: Array, judge: Array, propensity: Array, ends:
         off = y - b * g - e_mean
         cross += 2 * b * (g - all_judge) / len(judge) * z2 / 4 / n * off
         own += z2 / 4 * (off / n) ** 2
-    return total_of_answers + cross + own * n / (n - 1)
+    return float(total_of_answers + cross + own * n / (n - 1))
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -28,6 +28,7 @@ from trueodds.texts import hide_password
 
 if TYPE_CHECKING:
     from trueodds.reports.options import ReportOptions
+    from trueodds.reports.table.reading import Form
     from trueodds.reports.table.summed import TableSums
     from trueodds.reports.table.table_content import Answers
     from trueodds.reports.table.table_report import ReportTable
@@ -39,7 +40,7 @@ EXAMPLES = (
     "report answers.csv --label species --by tag --trend day",
     "report scores.csv --positive malignant --costs miss=10,alarm=1",
     "report score.csv --classes score --positive churn",
-    "report answers.csv --judge judge_label",
+    "report answers.csv --human-labels to_label.csv --judge judge_label",
     "report stars.csv --label stars --ordered --html report.html",
     "report probabilities.npy --labels labels.npy --json report.json",
     'report "answers/*.parquet" --engine duckdb --by tag',
@@ -70,6 +71,9 @@ def add_parser(commands: Subparsers) -> None:
     words = "the column with the labels of a judge, such as a language model; they never count as human labels; the"
     words += " report adds estimates of all answers from both, and the judge's error rates"
     parser.add_argument("--judge", metavar="COLUMN", help=words)
+    words = "a table of drawn answers with their labels, as `trueodds sample` wrote it: its labels and propensities are"
+    words += " joined to the answers by the column id"
+    parser.add_argument("--human-labels", type=file_path, metavar="TABLE", help=words)
     words = (
         "a table of the rows that fitted the calibrator, with their calibrated probabilities; the limits of expected"
     )
@@ -140,8 +144,9 @@ def _table(arguments: argparse.Namespace) -> ReportTable:
     from trueodds.reports.table import reading
     from trueodds.reports.table.table_report import table_of_answers
 
-    if arguments.judge and (arguments.engine or arguments.more):
-        raise OptionsError("--judge needs the rows: give one file of answers, without --engine")
+    for option, value in (("--judge", arguments.judge), ("--human-labels", arguments.human_labels)):
+        if value and (arguments.engine or arguments.more):
+            raise OptionsError(f"{option} needs the rows: give one file of answers, without --engine")
     if arguments.engine:
         if arguments.more:
             raise OptionsError(
@@ -158,7 +163,12 @@ def _table(arguments: argparse.Namespace) -> ReportTable:
         raise OptionsError(f"--id is {arguments.id!r} without --engine, which joins labels by it; add --engine duckdb")
     if sums := _stored_sums(arguments):
         return sums
-    return table_of_answers(reading.read(arguments.answers, replace(form_of(arguments), judge=arguments.judge)))
+    return table_of_answers(reading.read(arguments.answers, _form(arguments)))
+
+
+def _form(arguments: argparse.Namespace) -> Form:
+    """Return the form of the answers, with a judge's and human labels."""
+    return replace(form_of(arguments), judge=arguments.judge, human=arguments.human_labels)
 
 
 def _fit_rows(arguments: argparse.Namespace) -> Answers | None:
@@ -196,6 +206,7 @@ def _stored_sums(arguments: argparse.Namespace) -> TableSums | None:
         "--classes": arguments.classes,
         "--first-label": arguments.first_label,
         "--judge": arguments.judge,
+        "--human-labels": arguments.human_labels,
         "--resolution": arguments.resolution,
         "--logits": arguments.logits,
     }

@@ -91,8 +91,9 @@ def powered_mean(
     Answers without a judge's label count with the judge's mean. This is unbiased if the judge does not know which
     answers have a human label.
 
-    Measured: benchmarks/evidence/judged.py. With a squared correlation of 2/3 and many answers, the interval is as wide
-    as that of three times as many human labels. Few labels gain less.
+    Measured (benchmarks/evidence/judged.py) in 676 settings of shares and nets: coverage .975 on average and at least
+    .90, in samples of 100 to 500. With a squared correlation of 2/3 and 200 answers for each human label, the judge is
+    worth 2.9 times as many human labels if there are 1,000, and 2.2 times if there are 30. The least is 1.0.
 
     Args:
         human_N: Human label of each answer as a number in [0, 1], such as whether it is right; NaN or None without one.

@@ -18,6 +18,7 @@ from trueodds.inputs.columns import Texts
 from trueodds.inputs.times import note as time_note
 from trueodds.processes.choices import LABEL, TABLES
 from trueodds.reports.table.classes import bare_names, numeric_names, one_column, unlabelled_note
+from trueodds.reports.table.human_sample import human_labels_of
 from trueodds.reports.table.table_content import (
     Answers,
     Groups,
@@ -91,6 +92,8 @@ class Form:
     """Resolution of the probabilities. None: as the rows show it."""
     judge: str | None = None
     """Column or array with the labels of a judge."""
+    human: Path | None = None
+    """Table of drawn answers with their human labels, which is joined by id."""
     needs_labels: bool = True
     """Whether a file without labels is refused. Otherwise it is read as answers of which none has a label."""
 
@@ -112,6 +115,8 @@ def read(path: Path, form: Form | None = None) -> Answers:
         raise FileNotFoundError(f"{path} does not exist; expected {TABLES}")
     if path.suffix not in (".npz", ".npy", *columns.SUFFIXES):
         raise FileError(f"{path} has the suffix {path.suffix!r}; expected {TABLES}")
+    if form.human and path.suffix not in columns.SUFFIXES:
+        raise FileError(f"--human-labels {form.human}: {path} has no ids; give a .csv or .parquet with a column id")
     if form.labels and path.suffix != ".npy":
         raise FileError(f"--labels {form.labels}: {path} holds the labels itself; remove --labels")
     try:
@@ -200,12 +205,16 @@ def _of_columns(path: Path, form: Form) -> Answers:
         return replace(answers, notes=(*answers.notes, *words))
     if form.judge is not None:
         _check_judge(path, form.judge, header, form)
+    joined = {} if form.human is None else human_labels_of(path, form.human, form.label)
+    if joined:
+        form = replace(form, needs_labels=False)
     by_confidence, of_classes, absent = choose_columns(path, header, form)
     chances = tuple(name for name in ("propensity", "audit") if by_confidence or name not in of_classes)
     known = (form.label, "predicted", "correct", "question", "tag", "version", "confidence_source", *chances)
     texts = [name for name in dict.fromkeys((*known, form.judge)) if name in header]
     times = [name for name in ("time",) if name in header]
     table = columns.read(path, ["confidence"] if by_confidence else of_classes, texts, times)
+    table.texts.update(joined)
     moments = table.times.get("time")
     note = "" if moments is None else time_note("time", moments.unit)
     tags, versions, questions = (table.texts.get(name) for name in ("tag", "version", "question"))

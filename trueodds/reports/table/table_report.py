@@ -22,7 +22,7 @@ from trueodds.reports.resolution import RoundedFigures, rounded_figures
 from trueodds.reports.schemas import MOST_MINUTES, ExpectedDecisions, Labelling, Report, Unit, Verdict
 from trueodds.reports.slices import slices_of, sources_of, tags_of, trend_of
 from trueodds.reports.table.acting_threshold import acting_threshold, may_act, sample_evenly
-from trueodds.reports.table.judged import judged_of
+from trueodds.reports.table.judge_figures import judge_figures
 from trueodds.reports.table.table_content import Answers, positive_rows_of, propensities_of
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS, cell_of
@@ -164,7 +164,7 @@ def report_of_table(
     if judge is not None:
         if rows is None:
             raise FileError(f"{table.source}: --judge needs the rows; report on a file of them, without --engine")
-        report.judged = judged_of(rows.answers, judge, options, positive)
+        report.judge = judge_figures(rows.answers, judge, options, positive)
     if report.labelled and rows:
         sample, drawn = sample_evenly(rows.answers)
         report.may_act = may_act(acting_threshold(sample), drawn)

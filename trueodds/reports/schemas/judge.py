@@ -19,7 +19,7 @@ class PoweredFigure(BaseModel):
     squared_correlation: float = Field(description="of the judge's and the human labels")
 
 
-class JudgedBin(BaseModel):
+class JudgeBin(BaseModel):
     """Signed calibration error of a bin of confidence: accuracy - mean confidence."""
 
     lo: float
@@ -30,12 +30,12 @@ class JudgedBin(BaseModel):
     gap: PoweredFigure | None = Field(description="null with fewer than 10 human labels")
 
 
-class JudgedClass(BaseModel):
+class JudgeClass(BaseModel):
     """Error rates of the judge on one class, with human labels as the truth."""
 
     name: str
     labels: int = Field(description="human labels of this class")
-    judged: int = Field(description="of the answers with a human label, those that the judge gives this class")
+    judge_labels: int = Field(description="of the answers with a human label, those that the judge gives this class")
     sensitivity: float | None = Field(description="share of the answers of this class that the judge finds")
     sensitivity_lower: float
     sensitivity_upper: float
@@ -52,7 +52,7 @@ class Confusion(BaseModel):
     answers: int
 
 
-class Judged(BaseModel):
+class JudgeFigures(BaseModel):
     """Estimates from few human labels and a judge's labels of all answers (prediction-powered inference).
 
     All other figures of the report use human labels only.
@@ -60,18 +60,18 @@ class Judged(BaseModel):
 
     column: str = Field(description="column of the judge's labels")
     answers: int
-    judged: int = Field(description="answers with a judge's label")
+    judge_labels: int = Field(description="answers with a judge's label")
     labels: int = Field(description="human labels, with a propensity if the table has propensities")
     effective_n: float | None = Field(None, description="number of plainly drawn human labels with the same precision")
     accuracy: PoweredFigure | None = Field(None, description="null with fewer than 30 human labels")
     signed_gap: PoweredFigure | None = Field(None, description="accuracy - mean confidence; negative: over-confident")
     prevalence: PoweredFigure | None = Field(None, description="share of the positive class, if there is one")
     label: str | None = Field(None, description="the positive class")
-    bins: list[JudgedBin] = Field(default_factory=list, description="bins of equal width")
+    bins: list[JudgeBin] = Field(default_factory=list, description="bins of equal width")
     agreement: float | None = Field(None, description="share of the human labels with which the judge agrees")
     agreement_lower: float = 0.0
     agreement_upper: float = 1.0
-    classes: list[JudgedClass] = Field(
+    classes: list[JudgeClass] = Field(
         default_factory=list, description="empty if the table says only whether answers are right"
     )
     confusions: list[Confusion] = Field(default_factory=list, description="commonest first, at most 20; not weighted")

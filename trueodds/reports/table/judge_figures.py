@@ -13,7 +13,7 @@ from trueodds.metrics import PoweredMean, judge_errors, powered_gap, powered_mea
 from trueodds.metrics.labelling.judge_errors import weighted_share
 from trueodds.metrics.labelling.powered import FEWEST, FEWEST_EFFECTIVE
 from trueodds.reports.options import ReportOptions
-from trueodds.reports.schemas.judged import Confusion, Judged, JudgedBin, JudgedClass, PoweredFigure
+from trueodds.reports.schemas.judge import Confusion, JudgeBin, JudgeClass, JudgeFigures, PoweredFigure
 from trueodds.reports.table.classes import check_alike, class_indices, label_values
 from trueodds.reports.table.table_content import Answers, correctness, positive_rows_of, propensities_of
 from trueodds.reports.words import percent, signed_points, span
@@ -41,7 +41,7 @@ class _Rows:
     judge_class_N: npt.NDArray[np.intp] | None = None
 
 
-def judged_of(answers: Answers, column: str, options: ReportOptions, positive: str | None = None) -> Judged:
+def judge_figures(answers: Answers, column: str, options: ReportOptions, positive: str | None = None) -> JudgeFigures:
     """Compute the estimates from human and judge's labels, and the judge's error rates.
 
     Args:
@@ -96,7 +96,7 @@ def _rows_of(answers: Answers, column: str) -> _Rows:
     human_N = np.where(known_N, answers.correct_N.astype(np.float64), np.nan)
     if answers.predicted is None or human is None:
         judged_N, right_N = correctness(answers.source, judge, column)
-        return _Rows(human_N, np.where(judged_N, right_N, np.nan), propensity_N)
+        return _Rows(human_N, np.where(judged_N, right_N.astype(np.float64), np.nan), propensity_N)
     classes = answers.predicted.values
     if answers.probabilities_NC is None:
         classes = _all_classes(answers.source, classes, (human, judge))
@@ -106,7 +106,7 @@ def _rows_of(answers: Answers, column: str) -> _Rows:
         human_class_N = answers.label_N
     else:
         human_class_N = class_indices(answers.source, "label", human, classes, beside=answers.predicted).index_N
-    right_N = np.where(judge_N >= 0, judge_N == answers.predicted.code_N, np.nan)
+    right_N = np.where(judge_N >= 0, (judge_N == answers.predicted.code_N).astype(np.float64), np.nan)
     return _Rows(human_N, right_N, propensity_N, classes, np.where(known_N, human_class_N, -1), judge_N)
 
 
@@ -140,7 +140,7 @@ def _figure(mean: PoweredMean) -> PoweredFigure:
     return PoweredFigure(**{name: getattr(mean, name) for name in PoweredFigure.model_fields})
 
 
-def _bins(confidence_N: Array, rows: _Rows, options: ReportOptions) -> list[JudgedBin]:
+def _bins(confidence_N: Array, rows: _Rows, options: ReportOptions) -> list[JudgeBin]:
     """Estimate the gap of each bin with answers."""
     bins = options.bins if CELLS % options.bins == 0 else BINS
     bin_N = cell_of(confidence_N) // (CELLS // bins)
@@ -154,7 +154,7 @@ def _bins(confidence_N: Array, rows: _Rows, options: ReportOptions) -> list[Judg
         except ValueError:  # too few labels in the bin
             gap = None
         parts.append(
-            JudgedBin(
+            JudgeBin(
                 lo=k / bins,
                 hi=(k + 1) / bins,
                 answers=int(of_N.sum()),
@@ -166,10 +166,10 @@ def _bins(confidence_N: Array, rows: _Rows, options: ReportOptions) -> list[Judg
     return parts
 
 
-def _errors_of(rows: _Rows, column: str, both_N: npt.NDArray[np.bool_], level: float) -> Judged:
+def _errors_of(rows: _Rows, column: str, both_N: npt.NDArray[np.bool_], level: float) -> JudgeFigures:
     """Compute the judge's error rates on the answers that have both labels."""
-    judged = int(np.isfinite(rows.judge_N).sum())
-    figures = Judged(column=column, answers=len(both_N), judged=judged, labels=0, reading="")
+    count = int(np.isfinite(rows.judge_N).sum())
+    figures = JudgeFigures(column=column, answers=len(both_N), judge_labels=count, labels=0, reading="")
     if not both_N.any():
         return figures
     propensity_L = np.ones(int(both_N.sum())) if rows.propensity_N is None else rows.propensity_N[both_N]
@@ -180,10 +180,10 @@ def _errors_of(rows: _Rows, column: str, both_N: npt.NDArray[np.bool_], level: f
         errors = judge_errors(human_L, judge_L, rows.classes, propensity_L=propensity_L, level=level)
         agreement, counts_CC = errors.agreement, errors.confusion_CC
         figures.classes = [
-            JudgedClass(
+            JudgeClass(
                 name=name,
                 labels=int(counts_CC[k].sum()),
-                judged=int(counts_CC[:, k].sum()),
+                judge_labels=int(counts_CC[:, k].sum()),
                 sensitivity=found.value,
                 sensitivity_lower=found.lower,
                 sensitivity_upper=found.upper,
@@ -209,7 +209,7 @@ def _errors_of(rows: _Rows, column: str, both_N: npt.NDArray[np.bool_], level: f
     return figures
 
 
-def _reading(figures: Judged) -> str:
+def _reading(figures: JudgeFigures) -> str:
     """Describe the estimates in sentences."""
     accuracy, gap = figures.accuracy, figures.signed_gap
     assert accuracy is not None and gap is not None
@@ -223,8 +223,8 @@ def _reading(figures: Judged) -> str:
         f" {accuracy.squared_correlation:.2f}).",
         _agreement_words(figures),
     ]
-    if figures.judged < figures.answers:
-        missing = plural(figures.answers - figures.judged, "answer has", "answers have")
+    if figures.judge_labels < figures.answers:
+        missing = plural(figures.answers - figures.judge_labels, "answer has", "answers have")
         words.append(f"{missing} no label of the judge.")
     if figures.warning:
         words.append(
@@ -234,7 +234,7 @@ def _reading(figures: Judged) -> str:
     return " ".join(words)
 
 
-def _agreement_words(figures: Judged) -> str:
+def _agreement_words(figures: JudgeFigures) -> str:
     """Describe how often the judge agrees with people; "" if nothing has both labels."""
     if figures.agreement is None:
         return ""
