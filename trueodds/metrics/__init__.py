@@ -76,7 +76,7 @@ if TYPE_CHECKING:
         expected_class_decisions,
         expected_decisions,
     )
-    from trueodds.metrics.labelling.judge_errors import JudgeErrors, judge_errors
+    from trueodds.metrics.labelling.judge_errors import JudgeErrors, JudgeRate, judge_errors
     from trueodds.metrics.labelling.powered import PoweredMean, powered_gap, powered_mean
     from trueodds.metrics.labelling.sampling import draw_labels, label_propensities
     from trueodds.metrics.labelling.weighted_ece import (
@@ -159,7 +159,7 @@ else:
             "trueodds.metrics.labelling.expected_decisions": (
                 "CalibrationRows ExpectedDecision ExpectedShare expected_class_decisions expected_decisions"
             ),
-            "trueodds.metrics.labelling.judge_errors": "JudgeErrors judge_errors",
+            "trueodds.metrics.labelling.judge_errors": "JudgeErrors JudgeRate judge_errors",
             "trueodds.metrics.labelling.powered": "PoweredMean powered_gap powered_mean",
             "trueodds.metrics.labelling.sampling": "draw_labels label_propensities",
             "trueodds.metrics.labelling.weighted_ece": (
@@ -219,6 +219,7 @@ __all__ = [
     "GapSequence",
     "GroupAlarm",
     "JudgeErrors",
+    "JudgeRate",
     "KsTest",
     "LabelDelay",
     "LevelBias",

@@ -9,8 +9,21 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from trueodds.metrics.decisions.thresholds import Share
 from trueodds.sums.inputs import Array, as_numbers, check_level
+
+
+@dataclass(frozen=True)
+class JudgeRate:
+    """A share of answers on which a judge is right, with its interval. The value is None without such answers.
+
+    Examples:
+        >>> metrics.judge_errors([0, 0, 0], [0, 0, 0], 2).sensitivity_C[1]
+        JudgeRate(value=None, lower=0.0, upper=1.0)
+    """
+
+    value: float | None
+    lower: float
+    upper: float
 
 
 @dataclass(frozen=True)
@@ -25,11 +38,11 @@ class JudgeErrors:
 
     confusion_CC: npt.NDArray[np.int64]
     """Answers by human label (row) and judge's label (column), not weighted."""
-    agreement: Share
+    agreement: JudgeRate
     """Share of the answers on which both agree."""
-    sensitivity_C: tuple[Share, ...]
+    sensitivity_C: tuple[JudgeRate, ...]
     """Share of the answers with human label k that the judge calls k. None without such answers."""
-    specificity_C: tuple[Share, ...]
+    specificity_C: tuple[JudgeRate, ...]
     """Share of the answers with another human label that the judge does not call k."""
 
 
@@ -89,16 +102,16 @@ def judge_errors(
     )
 
 
-def weighted_share(hit_L: npt.NDArray[np.bool_], weight_L: Array, level: float) -> Share:
+def weighted_share(hit_L: npt.NDArray[np.bool_], weight_L: Array, level: float) -> JudgeRate:
     """Compute a weighted share with limits of Clopper and Pearson at Kish's effective number of answers."""
     if not len(hit_L):
-        return Share(None, 0.0, 1.0)
+        return JudgeRate(None, 0.0, 1.0)
     n = float(weight_L.sum() ** 2 / (weight_L @ weight_L))
     value = min(float(weight_L @ hit_L / weight_L.sum()), 1.0)
     hits, q = value * n, (1 - level) / 2
     lower = float(scipy.special.betaincinv(hits, n - hits + 1, q)) if hit_L.any() else 0.0
     upper = float(scipy.special.betaincinv(hits + 1, n - hits, 1 - q)) if not hit_L.all() else 1.0
-    return Share(value, lower, upper)
+    return JudgeRate(value, lower, upper)
 
 
 def _indices(values: npt.ArrayLike, name: str, count: int) -> npt.NDArray[np.intp]:

@@ -26,10 +26,10 @@ class PoweredMean:
         >>> human = [1, 1, 1, 0] * 25 + [None] * 900
         >>> judge = [1, 1, 1, 0] * 250
         >>> mean = metrics.powered_mean(human, judge)
-        >>> print(f"{mean.lower:.3f} to {mean.upper:.3f}, human labels alone {mean.human_lower:.3f} to", end=" ")
-        0.713 to 0.786, human labels alone 0.655 to
-        >>> print(f"{mean.human_upper:.3f}; as good as {mean.saving:.1f} times as many human labels")
-        0.826; as good as 5.4 times as many human labels
+        >>> print(f"{mean.lower:.3f} to {mean.upper:.3f}, worth {mean.saving:.1f}")
+        0.713 to 0.786, worth 5.4
+        >>> print(f"human labels alone: {mean.human_lower:.3f} to {mean.human_upper:.3f}")
+        human labels alone: 0.655 to 0.826
     """
 
     value: float
