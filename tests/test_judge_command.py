@@ -190,6 +190,9 @@ def test_human_labels_are_joined_by_id(tmp_path: Path, capsys: pytest.CaptureFix
     propensity = [LABELS / N if known else None for known in KNOWN]
     whole = judged(table(tmp_path / "whole.csv", columns(propensity=propensity)))
     assert judged(answers, human=drawn) == whole and whole.labels == KNOWN.sum()
+    without_judge = report_of_answers(read(answers, Form(human=drawn)))
+    assert (without_judge.answers, without_judge.labelled) == (N, KNOWN.sum()) and without_judge.judge is None
+    assert without_judge.labelling.weighted[-1].how == "propensity"
     words = ["report", str(answers), "--human-labels", str(drawn), "--judge", "judge"]
     assert cli.main("trueodds", cli.COMMANDS, words) == 0 and whole.reading in capsys.readouterr().out
 

@@ -11,7 +11,8 @@ Each run draws fresh answers, their human labels, the judge's labels, and the an
   `hard` errs more on doubtful answers, `lenient` calls half of the wrong answers right, `echo` calls an answer right
   with the probability of its confidence. Human labels are a plain sample, or drawn for the goal "ece".
 
-A part of its own is where it fails: some answers are labelled twice as often, and the labels are given as a plain
+Parts of their own are the judge's error rates, where answers that the judge calls positive get human labels with another
+propensity than the others, and where it fails: some answers are labelled twice as often, and the labels are given as a plain
 sample. Those that the judge calls positive, or those that are positive.
 """
 
@@ -29,7 +30,7 @@ from benchmarks.evidence.labelling import PILED
 from benchmarks.markdown import table
 from benchmarks.record import RESULTS, Run, options_parser, whole_from
 from benchmarks.shapes import SHAPES, chance_at, pool_logits
-from trueodds.metrics import PoweredMean, draw_labels, label_propensities, powered_gap, powered_mean
+from trueodds.metrics import PoweredMean, draw_labels, judge_errors, label_propensities, powered_gap, powered_mean
 from trueodds.sums.bins import CELLS, cell_of
 
 Array = npt.NDArray[np.float64]
@@ -46,6 +47,17 @@ JUDGES = {
 """Sensitivity and specificity."""
 TEMPERATURES, NET_LABELS = (1.0, 2.0), (60, 300)
 POOL, BINS, FEWEST, SEED = 20_000, 15, 10, 2023
+OF_RATES = (
+    (0.2, (0.8, 0.9), (0.05, 0.05)),
+    (0.02, (0.8, 0.9), (0.05, 0.05)),
+    (0.2, (0.8, 0.9), (0.2, 0.05)),
+    (0.05, (0.8, 0.95), (0.2, 0.05)),
+    (0.2, (0.95, 0.98), (0.2, 0.02)),
+    (0.5, (0.98, 0.98), (0.2, 0.05)),
+    (0.05, (0.6, 0.99), (0.5, 0.05)),
+    (0.02, (0.5, 0.98), (0.3, 0.03)),
+)
+"""Share of positives, sensitivity and specificity, and propensities of answers called positive and of the others."""
 WIDTHS = ("width", "width, human alone", "worth")
 TWO_THIRDS = 0.0917
 """Error rate of a judge of two equal classes with a squared correlation of 2/3: (1 - sqrt(2/3)) / 2."""
@@ -69,6 +81,22 @@ class Setting:
     """Squared ratio of the mean widths."""
     wider: int
     """Runs in which the interval is wider than that of the human labels alone."""
+
+
+@dataclass
+class ErrorRates:
+    share: float
+    sensitivity: float
+    specificity: float
+    propensity_positive: float
+    """Propensity of answers that the judge calls positive."""
+    propensity_negative: float
+    labels: float
+    """Mean number of human labels."""
+    covered_sensitivity: float
+    covered_specificity: float
+    covered_agreement: float
+    covered_share: float
 
 
 class Tally:
@@ -207,7 +235,32 @@ def chosen_by(what: str, share: float, labels: int, runs: int) -> dict[str, Any]
     }
 
 
-def summary(settings: list[Setting], thirds: list[Setting], failing: list[dict[str, Any]]) -> dict[str, Any]:
+def error_rates(share: float, rates: tuple[float, float], propensities: tuple[float, float], runs: int) -> ErrorRates:
+    """Measure the coverage of the judge's sensitivity, specificity and agreement, and of the share of positives.
+
+    Answers that the judge calls positive have the first propensity, the others the second.
+    """
+    rng, answers = np.random.default_rng([SEED, int(1e4 * share), int(1e3 * propensities[0])]), 3_000
+    truths = *rates, share * rates[0] + (1 - share) * rates[1]
+    covered, of_share, labels = np.zeros(3), Tally(share), 0
+    for _ in range(runs):
+        truth_N = rng.random(answers) < share
+        judge_N = labels_of(truth_N, *rates, rng)
+        propensity_N = np.where(judge_N == 1, *propensities)
+        chosen = rng.random(answers) < propensity_N
+        pairs = truth_N[chosen].astype(np.intp), judge_N[chosen].astype(np.intp)
+        errors = judge_errors(*pairs, 2, propensity_L=propensity_N[chosen])
+        found = errors.sensitivity_C[1], errors.specificity_C[1], errors.agreement
+        covered += [one.lower <= truth <= one.upper for one, truth in zip(found, truths, strict=True)]
+        of_share.add(powered_mean(np.where(chosen, truth_N, np.nan), judge_N, propensity_N=propensity_N))
+        labels += int(chosen.sum())
+    by_share = of_share.setting("share", "", "", "", 0, answers)
+    return ErrorRates(share, *rates, *propensities, labels / runs, *(covered / runs).tolist(), by_share.covered)
+
+
+def summary(
+    settings: list[Setting], thirds: list[Setting], failing: list[dict[str, Any]], rates: list[ErrorRates]
+) -> dict[str, Any]:
     """Return the figures of the claim."""
 
     def lowest(chosen: Callable[[Setting], bool]) -> float:
@@ -238,6 +291,11 @@ def summary(settings: list[Setting], thirds: list[Setting], failing: list[dict[s
         "most_saving_useless": max(one.saving for one in coin),
         "two_thirds_saving_few": thirds[0].saving,
         "two_thirds_saving_many": thirds[-1].saving,
+        "error_rates": len(rates),
+        "lowest_covered_rates": min(
+            min(one.covered_sensitivity, one.covered_specificity, one.covered_agreement) for one in rates
+        ),
+        "lowest_covered_share_by_judge": min(one.covered_share for one in rates),
         "settings_below": sum(is_below(one) for one in settings),
         **{
             f"{name}_{what}": least([one[name] for one in failing if one["chosen_by"] == what])
@@ -277,6 +335,23 @@ def markdown(result: dict[str, Any]) -> str:
         )
         for one in result["chosen"]
     ]
+    rates = [
+        (
+            f"{one['share']:g}",
+            f"{one['sensitivity']:g}, {one['specificity']:g}",
+            f"{one['propensity_positive']:g}, {one['propensity_negative']:g}",
+            f"{one['labels']:.0f}",
+            *(f"{one[f'covered_{name}']:.1%}" for name in ("sensitivity", "specificity", "agreement", "share")),
+        )
+        for one in result["error_rates"]
+    ]
+    of_rates = (
+        "share",
+        "sensitivity, specificity",
+        "propensity if called positive, if not",
+        "labels",
+        *("covered: sensitivity", "specificity", "agreement", "share of positives"),
+    )
     parts = [
         "The settings with the lowest coverage:",
         table(head, [row(one) for one in shown]),
@@ -293,6 +368,8 @@ def markdown(result: dict[str, Any]) -> str:
                 if one["about"] in ("accuracy", "gap") and one["labels"] == 300 and one["design"] == "plain"
             ],
         ),
+        "The judge's error rates:",
+        table(of_rates, rates),
         "Some answers are labelled twice as often, and the labels are given as a plain sample:",
         table(("which", "share", "labels", "covered", "human alone", "warned"), doubt),
     ]
@@ -314,6 +391,8 @@ def main() -> None:
     run.say("two thirds", thirds[-1].saving)
     places = [(share, n) for share in (0.2, 0.05) for n in (100, 300)]
     failing = [chosen_by(what, *place, runs) for what in ("judge", "truth") for place in places]
+    found = [error_rates(*one, runs) for one in OF_RATES]
+    run.say("error rates", min(one.covered_sensitivity for one in found))
     for shape in (*SHAPES, "W"):
         for temperature in TEMPERATURES:
             for judge in ("even", "hard", "lenient", "echo"):
@@ -324,9 +403,10 @@ def main() -> None:
     run.finish(
         arguments.out,
         markdown,
-        summary=summary(settings, thirds, failing),
+        summary=summary(settings, thirds, failing, found),
         rows=[asdict(one) for one in settings],
         two_thirds=[asdict(one) for one in thirds],
+        error_rates=[asdict(one) for one in found],
         chosen=failing,
     )
 

@@ -275,6 +275,23 @@ def test_judge_errors_are_weighted() -> None:
     assert judge_errors([0, 0], [0, 0], 2).sensitivity_C[1].value is None
 
 
+def test_coverage_of_judge_errors_with_propensities() -> None:
+    """People label four times as often what the judge calls positive; without the propensities, no interval covers."""
+    rng, runs = np.random.default_rng(9), 200
+    covered, plain = 0, 0
+    for _ in range(runs):
+        truth_N = rng.random(3_000) < 0.2
+        judge_N = np.where(truth_N, rng.random(3_000) < 0.8, rng.random(3_000) < 0.1)
+        propensity_N = np.where(judge_N, 0.2, 0.05)
+        chosen = rng.random(3_000) < propensity_N
+        labels = truth_N[chosen].astype(int), judge_N[chosen].astype(int), 2
+        rate = judge_errors(*labels, propensity_L=propensity_N[chosen]).sensitivity_C[1]
+        wrong = judge_errors(*labels).sensitivity_C[1]
+        covered += rate.lower <= 0.8 <= rate.upper
+        plain += wrong.lower <= 0.8 <= wrong.upper
+    assert enough(covered / runs, runs) and plain / runs < 0.5
+
+
 @pytest.mark.parametrize(
     ("words", "arguments"),
     [

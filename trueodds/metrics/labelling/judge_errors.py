@@ -57,8 +57,10 @@ def judge_errors(
     """Compute how often a judge's labels agree with human labels, by class.
 
     With w = 1 / propensity, a share is p = sum w hit / sum w over the answers that it is about. Its limits are those of
-    Clopper and Pearson for n = (sum w)^2 / sum w^2 answers with n p hits (Korn and Graubard). Without propensities they
-    are exact. The human labels count as true. If people err too, some errors of the judge are theirs.
+    Clopper and Pearson for n answers with n p hits (Korn and Graubard). n is p (1 - p) / V with V = sum (w / sum w)^2
+    (hit - p)^2, at most (sum w)^2 / sum w^2, times (z / t)^2. If p is 0 or 1, n = sum w / (largest w of any label),
+    because an error that has not been seen may have this weight. Without propensities n is the number of answers, and
+    the limits are exact. The human labels count as true. If people err too, some errors of the judge are theirs.
 
     Args:
         human_L: Human label of each answer, as the index of a class.
@@ -94,24 +96,44 @@ def judge_errors(
         weight = 1 / propensity
     confusion_CC = np.zeros((count, count), np.int64)
     np.add.at(confusion_CC, (human, judge), 1)
+    largest = float(weight.max())
     return JudgeErrors(
         confusion_CC,
-        weighted_share(human == judge, weight, level),
-        tuple(weighted_share(judge[human == k] == k, weight[human == k], level) for k in range(count)),
-        tuple(weighted_share(judge[human != k] != k, weight[human != k], level) for k in range(count)),
+        weighted_share(human == judge, weight, level, largest),
+        tuple(weighted_share(judge[human == k] == k, weight[human == k], level, largest) for k in range(count)),
+        tuple(weighted_share(judge[human != k] != k, weight[human != k], level, largest) for k in range(count)),
     )
 
 
-def weighted_share(hit_L: npt.NDArray[np.bool_], weight_L: Array, level: float) -> JudgeRate:
-    """Compute a weighted share with limits of Clopper and Pearson at Kish's effective number of answers."""
+def weighted_share(hit_L: npt.NDArray[np.bool_], weight_L: Array, level: float, largest: float) -> JudgeRate:
+    """Compute a weighted share with limits of Clopper and Pearson at the effective number of answers.
+
+    Args:
+        hit_L: Whether each answer counts.
+        weight_L: Weights of the answers that the share is about.
+        level: Confidence level of both limits together.
+        largest: Largest weight of any human label. An error that has not been seen may have it.
+    """
     if not len(hit_L):
         return JudgeRate(None, 0.0, 1.0)
-    n = float(weight_L.sum() ** 2 / (weight_L @ weight_L))
-    value = min(float(weight_L @ hit_L / weight_L.sum()), 1.0)
+    total = float(weight_L.sum())
+    value = 1.0 if hit_L.all() else float(weight_L @ hit_L) / total
+    is_mixed = hit_L.any() and not hit_L.all()
+    n = _effective(hit_L, weight_L / total, value, level) if is_mixed else total / largest
     hits, q = value * n, (1 - level) / 2
     lower = float(scipy.special.betaincinv(hits, n - hits + 1, q)) if hit_L.any() else 0.0
     upper = float(scipy.special.betaincinv(hits + 1, n - hits, 1 - q)) if not hit_L.all() else 1.0
     return JudgeRate(value, lower, upper)
+
+
+def _effective(hit_L: npt.NDArray[np.bool_], share_L: Array, value: float, level: float) -> float:
+    """Return the number of equally weighted answers with the same variance; all answers if the weights are equal."""
+    if (share_L == share_L[0]).all():
+        return float(len(share_L))
+    variance = float(share_L**2 @ (hit_L - value) ** 2)
+    kish = 1 / float(share_L @ share_L)
+    z, t = scipy.special.ndtri((1 + level) / 2), scipy.special.stdtrit(max(len(share_L) - 1, 1), (1 + level) / 2)
+    return min(value * (1 - value) / variance, kish) * float(z / t) ** 2
 
 
 def _indices(values: npt.ArrayLike, name: str, count: int) -> npt.NDArray[np.intp]:

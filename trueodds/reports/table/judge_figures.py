@@ -106,8 +106,9 @@ def _rows_of(answers: Answers, column: str) -> _Rows:
         human_class_N = answers.label_N
     else:
         human_class_N = class_indices(answers.source, "label", human, classes, beside=answers.predicted).index_N
-    right_N = np.where(judge_N >= 0, (judge_N == answers.predicted.code_N).astype(np.float64), np.nan)
-    return _Rows(human_N, right_N, propensity_N, classes, np.where(known_N, human_class_N, -1), judge_N)
+    agrees_N = (judge_N == answers.predicted.code_N).astype(np.float64)
+    judge_right_N = np.where(judge_N >= 0, agrees_N, np.nan)
+    return _Rows(human_N, judge_right_N, propensity_N, classes, np.where(known_N, human_class_N, -1), judge_N)
 
 
 def _all_classes(source: str, classes: tuple[str, ...], columns: tuple[Texts, ...]) -> tuple[str, ...]:
@@ -174,7 +175,8 @@ def _errors_of(rows: _Rows, column: str, both_N: npt.NDArray[np.bool_], level: f
         return figures
     propensity_L = np.ones(int(both_N.sum())) if rows.propensity_N is None else rows.propensity_N[both_N]
     if rows.human_class_N is None or rows.judge_class_N is None or len(rows.classes) > MOST_CLASSES:
-        agreement = weighted_share(rows.human_N[both_N] == rows.judge_N[both_N], 1 / propensity_L, level)
+        weight_L = 1 / propensity_L
+        agreement = weighted_share(rows.human_N[both_N] == rows.judge_N[both_N], weight_L, level, float(weight_L.max()))
     else:
         human_L, judge_L = rows.human_class_N[both_N], rows.judge_class_N[both_N]
         errors = judge_errors(human_L, judge_L, rows.classes, propensity_L=propensity_L, level=level)
