@@ -11,9 +11,11 @@ Each run draws fresh answers, their human labels, the judge's labels, and the an
   `hard` errs more on doubtful answers, `lenient` calls half of the wrong answers right, `echo` calls an answer right
   with the probability of its confidence. Human labels are a plain sample, or drawn for the goal "ece".
 
-Parts of their own are the judge's error rates, where answers that the judge calls positive get human labels with another
-propensity than the others, and where it fails: some answers are labelled twice as often, and the labels are given as a plain
-sample. Those that the judge calls positive, or those that are positive.
+Two parts of their own:
+
+- the judge's error rates, where the propensity of a human label depends on the judge's label;
+- where it fails: some answers are labelled twice as often, and the labels are given as a plain sample. They are those
+  that the judge calls positive, or those that are positive.
 """
 
 from __future__ import annotations
@@ -255,7 +257,19 @@ def error_rates(share: float, rates: tuple[float, float], propensities: tuple[fl
         of_share.add(powered_mean(np.where(chosen, truth_N, np.nan), judge_N, propensity_N=propensity_N))
         labels += int(chosen.sum())
     by_share = of_share.setting("share", "", "", "", 0, answers)
-    return ErrorRates(share, *rates, *propensities, labels / runs, *(covered / runs).tolist(), by_share.covered)
+    sensitivity, specificity, agreement = (covered / runs).tolist()
+    return ErrorRates(
+        share=share,
+        sensitivity=rates[0],
+        specificity=rates[1],
+        propensity_positive=propensities[0],
+        propensity_negative=propensities[1],
+        labels=labels / runs,
+        covered_sensitivity=sensitivity,
+        covered_specificity=specificity,
+        covered_agreement=agreement,
+        covered_share=by_share.covered,
+    )
 
 
 def summary(
