@@ -275,6 +275,17 @@ def test_judge_errors_are_weighted() -> None:
     assert judge_errors([0, 0], [0, 0], 2).sensitivity_C[1].value is None
 
 
+def test_an_unseen_error_may_have_the_largest_weight() -> None:
+    """Ten answers of class 1 have small weights and are found; an answer of class 0 weighs ten times as much as each.
+
+    So the limit is that of one label, and not of ten.
+    """
+    human, judge, propensity = [1] * 10 + [0], [1] * 10 + [0], [0.5] * 10 + [0.05]
+    rate = judge_errors(human, judge, 2, propensity_L=propensity).sensitivity_C[1]
+    lower, _ = binomial_interval(1, 1)
+    assert rate.value == 1 and rate.lower == pytest.approx(float(lower)) and rate.upper == 1
+
+
 def test_coverage_of_judge_errors_with_propensities() -> None:
     """People label four times as often what the judge calls positive; without the propensities, no interval covers."""
     rng, runs = np.random.default_rng(9), 200
