@@ -18,6 +18,8 @@ _CLASS = frozenset({"label", "index"})
 _SHARED = {"correct", "model", "question"}
 """Keys that a call may give for all rows."""
 _KEYS = _CLASS | {"id"} | _SHARED
+_OF_JUDGES = frozenset({"judge", "labelled_by", "source"})
+"""Keys by which a caller may mark a judge's label. They are refused, because every label counts as a human one."""
 _NEEDED = "a row needs an id, and either label (the name of a class) or index (its position, from 0)"
 
 
@@ -41,7 +43,7 @@ def parse(tree: Any, max_labels: int) -> list[Label]:
     if "labels" not in tree:
         rows = [tree]
     elif extra := set(tree) - {"labels"} - _SHARED:
-        raise _shape_error(f"unknown key {min(extra)!r} beside labels")
+        raise _shape_error(f"unknown key {min(extra)!r} beside labels{_of_judges(extra)}")
     elif not isinstance(tree["labels"], list) or not tree["labels"]:
         raise _shape_error("labels must be a list of at least one row")
     else:
@@ -84,7 +86,7 @@ def row_problem(row: int, value: Any, *, is_question: bool = False) -> Refusal |
     shown = id_[:MAX_ID] if isinstance(id_, str) else None
     if extra := value.keys() - _KEYS:
         allowed = "id, label, index, correct, model and question"
-        return bad_row(row, shown, f"unknown key {short(min(extra))}; allowed are {allowed}")
+        return bad_row(row, shown, f"unknown key {short(min(extra))}; allowed are {allowed}{_of_judges(extra)}")
     if "id" not in value:
         return bad_row(row, shown, f"id is missing; {_NEEDED}")
     if len(value.keys() & _CLASS) != 1:
@@ -97,6 +99,13 @@ def row_problem(row: int, value: Any, *, is_question: bool = False) -> Refusal |
     if not isinstance(value.get("correct", False), bool):
         return bad_row(row, shown, f"correct is {short(value['correct'])}; allowed are true and false")
     return bad_row(row, shown, problem) if (problem := _model_problem(value)) else None
+
+
+def _of_judges(extra: set[str]) -> str:
+    """Say what to do with a judge's labels; "" if no key marks one."""
+    if not extra & _OF_JUDGES:
+        return ""
+    return ". Every label that is sent here counts as a human one; give a judge's labels to `trueodds report --judge`"
 
 
 def _class_problem(value: dict[str, Any], *, is_question: bool) -> str:

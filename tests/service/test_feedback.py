@@ -188,6 +188,15 @@ def test_misshapen_bodies(client: Client, body: Any) -> None:
     assert answer.json()["error"]["message"]
 
 
+@pytest.mark.parametrize("body", [{"id": "x", "index": 1, "judge": "m"}, {"labels": [{"id": "x"}], "source": "m"}])
+def test_a_judges_label_is_refused_with_its_cure(client: Client, body: dict[str, Any]) -> None:
+    answer = client.post("/feedback", json=body)
+    assert answer.status_code == 422
+    assert "counts as a human one; give a judge's labels to `trueodds report --judge`" in answer.text
+    lines = client.post("/feedback", content=b"id,label,judge\nx,a,m\n", headers={"content-type": "text/csv"})
+    assert lines.status_code == 422
+
+
 def test_limits_and_types(serve: Callable[..., Client]) -> None:
     client = serve({"max_labels": 3})
     answer = client.post("/feedback", json={"labels": [{"id": "x", "index": 1}] * 4})

@@ -49,6 +49,7 @@ COMMANDS = {
     "noisy_digits": "python -m benchmarks.training.studies --table --only noisy-digits",
     "labelling": "python -m benchmarks.evidence.labelling",
     "label_samples": "python -m benchmarks.evidence.label_samples",
+    "judged": "python -m benchmarks.evidence.judged --runs 500",
     "label_queue": "python -m benchmarks.evidence.label_queue --runs 100",
     "sequential": "python -m benchmarks.alarms.sequential",
     "headline": "python -m benchmarks.evidence.headline --streams 60",

@@ -28,6 +28,7 @@ from trueodds.texts import hide_password
 
 if TYPE_CHECKING:
     from trueodds.reports.options import ReportOptions
+    from trueodds.reports.table.reading import Form
     from trueodds.reports.table.summed import TableSums
     from trueodds.reports.table.table_content import Answers
     from trueodds.reports.table.table_report import ReportTable
@@ -39,6 +40,7 @@ EXAMPLES = (
     "report answers.csv --label species --by tag --trend day",
     "report scores.csv --positive malignant --costs miss=10,alarm=1",
     "report score.csv --classes score --positive churn",
+    "report answers.csv --human-labels to_label.csv --judge judge_label",
     "report stars.csv --label stars --ordered --html report.html",
     "report probabilities.npy --labels labels.npy --json report.json",
     'report "answers/*.parquet" --engine duckdb --by tag',
@@ -65,7 +67,13 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--costs", metavar="COSTS", help=words)
     words = "with --positive: p(positive) above which an alert is given, for expected precision and recall of answers"
     words += f" without a label (default: {ALERT_THRESHOLD:g})"
-    parser.add_argument("--alert-threshold", type=float, default=ALERT_THRESHOLD, metavar="P", help=words)
+    parser.add_argument("--alert-threshold", type=float, metavar="P", help=words)
+    words = "the column with the labels of a judge, such as a language model; they never count as human labels; the"
+    words += " report adds estimates of all answers from both, and the judge's error rates"
+    parser.add_argument("--judge", metavar="COLUMN", help=words)
+    words = "a table of drawn answers with their labels, as `trueodds sample` wrote it: its labels and propensities are"
+    words += " joined to the answers by the column id"
+    parser.add_argument("--human-labels", type=file_path, metavar="TABLE", help=words)
     words = (
         "a table of the rows that fitted the calibrator, with their calibrated probabilities; the limits of expected"
     )
@@ -112,6 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
         positive=arguments.positive,
         ordered=arguments.ordered,
         fit_rows=_fit_rows(arguments),
+        judge=arguments.judge,
     )
     print(text_of(report))
     files: dict[Path, str] = {}
@@ -135,6 +144,9 @@ def _table(arguments: argparse.Namespace) -> ReportTable:
     from trueodds.reports.table import reading
     from trueodds.reports.table.table_report import table_of_answers
 
+    for option, value in (("--judge", arguments.judge), ("--human-labels", arguments.human_labels)):
+        if value and (arguments.engine or arguments.more):
+            raise OptionsError(f"{option} needs the rows: give one file of answers, without --engine")
     if arguments.engine:
         if arguments.more:
             raise OptionsError(
@@ -151,7 +163,12 @@ def _table(arguments: argparse.Namespace) -> ReportTable:
         raise OptionsError(f"--id is {arguments.id!r} without --engine, which joins labels by it; add --engine duckdb")
     if sums := _stored_sums(arguments):
         return sums
-    return table_of_answers(reading.read(arguments.answers, form_of(arguments)))
+    return table_of_answers(reading.read(arguments.answers, _form(arguments)))
+
+
+def _form(arguments: argparse.Namespace) -> Form:
+    """Return the form of the answers, with a judge's and human labels."""
+    return replace(form_of(arguments), judge=arguments.judge, human=arguments.human_labels)
 
 
 def _fit_rows(arguments: argparse.Namespace) -> Answers | None:
@@ -188,6 +205,8 @@ def _stored_sums(arguments: argparse.Namespace) -> TableSums | None:
         "--labels": arguments.labels,
         "--classes": arguments.classes,
         "--first-label": arguments.first_label,
+        "--judge": arguments.judge,
+        "--human-labels": arguments.human_labels,
         "--resolution": arguments.resolution,
         "--logits": arguments.logits,
     }
@@ -213,9 +232,13 @@ def _options(arguments: argparse.Namespace) -> ReportOptions:
         raise OptionsError(
             f"--ratio-tolerance {ratio:g} without --positive: name the positive class with --positive CLASS"
         )
-    if not 0 <= arguments.alert_threshold <= 1:
+    threshold: float | None = arguments.alert_threshold
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise OptionsError(f"--alert-threshold is {threshold!r}; allowed is [0, 1], such as {ALERT_THRESHOLD:g}")
+    if threshold is not None and not arguments.positive:
         raise OptionsError(
-            f"--alert-threshold is {arguments.alert_threshold!r}; allowed is [0, 1], such as {ALERT_THRESHOLD:g}"
+            f"--alert-threshold {threshold:g} without --positive: name the class that alerts are for with --positive"
+            " CLASS"
         )
     binning: Binning | None = arguments.binning
     return ReportOptions(
@@ -224,5 +247,5 @@ def _options(arguments: argparse.Namespace) -> ReportOptions:
         binning_of_positive=binning or "mass",
         level=arguments.level,
         costs=costs_of(arguments),
-        alert_threshold=arguments.alert_threshold,
+        alert_threshold=ALERT_THRESHOLD if threshold is None else threshold,
     )

@@ -76,6 +76,8 @@ if TYPE_CHECKING:
         expected_class_decisions,
         expected_decisions,
     )
+    from trueodds.metrics.labelling.judge_errors import JudgeErrors, JudgeRate, judge_errors
+    from trueodds.metrics.labelling.powered import PoweredMean, powered_gap, powered_mean
     from trueodds.metrics.labelling.sampling import draw_labels, label_propensities
     from trueodds.metrics.labelling.weighted_ece import (
         CrowdedCellError,
@@ -157,6 +159,8 @@ else:
             "trueodds.metrics.labelling.expected_decisions": (
                 "CalibrationRows ExpectedDecision ExpectedShare expected_class_decisions expected_decisions"
             ),
+            "trueodds.metrics.labelling.judge_errors": "JudgeErrors JudgeRate judge_errors",
+            "trueodds.metrics.labelling.powered": "PoweredMean powered_gap powered_mean",
             "trueodds.metrics.labelling.sampling": "draw_labels label_propensities",
             "trueodds.metrics.labelling.weighted_ece": (
                 "CrowdedCellError FullestCell WeightedEce fullest_cell inverse_probability_ece weighted_ece"
@@ -214,6 +218,8 @@ __all__ = [
     "GainSequence",
     "GapSequence",
     "GroupAlarm",
+    "JudgeErrors",
+    "JudgeRate",
     "KsTest",
     "LabelDelay",
     "LevelBias",
@@ -223,6 +229,7 @@ __all__ = [
     "OrderedSums",
     "PartitionEProcess",
     "PositiveEProcess",
+    "PoweredMean",
     "Prequential",
     "RiskEProcess",
     "RiskSequence",
@@ -270,6 +277,7 @@ __all__ = [
     "gap_sequence",
     "half_panels_error",
     "inverse_probability_ece",
+    "judge_errors",
     "kde_ece",
     "ks_error",
     "ks_test",
@@ -286,6 +294,8 @@ __all__ = [
     "noise_floor",
     "noise_floor_per_class",
     "needed_positives",
+    "powered_gap",
+    "powered_mean",
     "risk_sequence",
     "rps",
     "rps_interval",

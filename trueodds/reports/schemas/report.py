@@ -21,6 +21,7 @@ from trueodds.reports.schemas.figures import (
 )
 from trueodds.reports.schemas.group_alarms import GroupAlarms
 from trueodds.reports.schemas.groups import NO_TAG, Slice, Trend
+from trueodds.reports.schemas.judge import JudgeFigures
 from trueodds.reports.schemas.labelling import LOWER, UPPER, Labelling
 from trueodds.reports.schemas.sets import SetCoverage
 from trueodds.sums.bins import Binning
@@ -248,6 +249,9 @@ class Report(BaseModel):
     )
     may_act: MayAct | None = Field(
         None, description="for a table with labels: confidence from which on its answers may act alone"
+    )
+    judge: JudgeFigures | None = Field(
+        None, description="for a table with a judge's labels: estimates from them and human labels; else null"
     )
     held: Held | None = Field(
         None, description="labels of the model that are waiting for their predictions; null: none"

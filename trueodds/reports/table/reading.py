@@ -18,6 +18,7 @@ from trueodds.inputs.columns import Texts
 from trueodds.inputs.times import note as time_note
 from trueodds.processes.choices import LABEL, TABLES
 from trueodds.reports.table.classes import bare_names, numeric_names, one_column, unlabelled_note
+from trueodds.reports.table.human_sample import human_labels_of
 from trueodds.reports.table.table_content import (
     Answers,
     Groups,
@@ -89,6 +90,10 @@ class Form:
     """File of the labels that belong to an array."""
     resolution: Resolution | None = None
     """Resolution of the probabilities. None: as the rows show it."""
+    judge: str | None = None
+    """Column or array with the labels of a judge."""
+    human: Path | None = None
+    """Table of drawn answers with their human labels, which is joined by id."""
     needs_labels: bool = True
     """Whether a file without labels is refused. Otherwise it is read as answers of which none has a label."""
 
@@ -110,6 +115,8 @@ def read(path: Path, form: Form | None = None) -> Answers:
         raise FileNotFoundError(f"{path} does not exist; expected {TABLES}")
     if path.suffix not in (".npz", ".npy", *columns.SUFFIXES):
         raise FileError(f"{path} has the suffix {path.suffix!r}; expected {TABLES}")
+    if form.human and path.suffix not in columns.SUFFIXES:
+        raise FileError(f"--human-labels {form.human}: {path} has no ids; give a .csv or .parquet with a column id")
     if form.labels and path.suffix != ".npy":
         raise FileError(f"--labels {form.labels}: {path} holds the labels itself; remove --labels")
     try:
@@ -145,6 +152,13 @@ def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -
     predicted = _vector(arrays, "predicted")
     rows = next((len(arrays[name]) for name in ("probabilities", "logits", "confidence") if name in arrays), 0)
     groups = _groups({name: arrays.get(array) for name, array in _COLUMNS.items()}, rows, path)
+    if form.judge is not None:
+        judge = _vector(arrays, form.judge)
+        if judge is None:
+            raise _missing(path, [form.judge], arrays)
+        if len(judge) != rows:
+            raise FileError(f"{path}: {form.judge} has {plural(len(judge), 'row')} for {rows:,} answers")
+        groups = replace(groups, judge=judge, human=labels, propensities=_vector(arrays, "propensity"))
     classes = form.classes or tuple(map(str, arrays.get("class_names", ())))
     scale = _scale(path, arrays, form)
     if not scale:
@@ -183,17 +197,24 @@ def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -
 def _of_columns(path: Path, form: Form) -> Answers:
     """Build answers from the columns of a table."""
     header = columns.names(path)
-    if similar := alike((form.label, *form.classes), header):
+    if similar := alike((form.label, *form.classes, *([form.judge] if form.judge else ())), header):
         label, *renamed = (similar.get(name, name) for name in (form.label, *form.classes))
-        answers = _of_columns(path, replace(form, label=label, classes=tuple(renamed)))
+        judge = None if form.judge is None else similar.get(form.judge, form.judge)
+        answers = _of_columns(path, replace(form, label=label, classes=tuple(renamed), judge=judge))
         words = [f"The column {other!r} is read as {name!r}." for name, other in similar.items()]
         return replace(answers, notes=(*answers.notes, *words))
+    if form.judge is not None:
+        _check_judge(path, form.judge, header, form)
+    joined = {} if form.human is None else human_labels_of(path, form.human, form.label)
+    if joined:
+        form = replace(form, needs_labels=False)
     by_confidence, of_classes, absent = choose_columns(path, header, form)
     chances = tuple(name for name in ("propensity", "audit") if by_confidence or name not in of_classes)
     known = (form.label, "predicted", "correct", "question", "tag", "version", "confidence_source", *chances)
-    texts = [name for name in dict.fromkeys(known) if name in header]
+    texts = [name for name in dict.fromkeys((*known, form.judge)) if name in header]
     times = [name for name in ("time",) if name in header]
     table = columns.read(path, ["confidence"] if by_confidence else of_classes, texts, times)
+    table.texts.update(joined)
     moments = table.times.get("time")
     note = "" if moments is None else time_note("time", moments.unit)
     tags, versions, questions = (table.texts.get(name) for name in ("tag", "version", "question"))
@@ -202,6 +223,8 @@ def _of_columns(path: Path, form: Form) -> Answers:
     sources = table.texts.get("confidence_source")
     groups = Groups(tags, versions, at_ms_N, note, questions, propensities, sources, audits)
     labels, predicted, correct = (table.texts.get(name) for name in (form.label, "predicted", "correct"))
+    if form.judge is not None:
+        groups = replace(groups, judge=table.texts[form.judge], human=labels)
     if labels is None and not form.needs_labels:
         labels = _no_labels(len(next(iter(table.numbers.values()))))
     if by_confidence:
@@ -250,7 +273,7 @@ def choose_columns(path: Path | str, header: Sequence[str], form: Form) -> Chose
     Raises:
         FileError: A column is missing. The message lists those that are there.
     """
-    others = tuple(name for name in header if name not in (form.label, *NOT_CLASSES))
+    others = tuple(name for name in header if name not in (form.label, form.judge, *NOT_CLASSES))
     absent = [name for name in form.classes if name not in header]
     by_confidence = "confidence" in header and not form.scale and len(absent) == len(form.classes)
     one_of_two = len(form.classes) == 2 and len(others) == 1
@@ -262,6 +285,17 @@ def choose_columns(path: Path | str, header: Sequence[str], form: Form) -> Chose
     if not by_confidence and not of_classes:
         raise FileError(f"{path} has the columns {quotes(header)}, and none for a class; expected {TABLES}")
     return Chosen(by_confidence, of_classes, absent)
+
+
+def _check_judge(path: Path, judge: str, header: Sequence[str], form: Form) -> None:
+    """Check that the judge's column exists and has no other meaning."""
+    if judge not in header:
+        raise _no_column(path, judge, header, "--judge")
+    if judge in (form.label, *form.classes, *NOT_CLASSES):
+        raise FileError(
+            f"{path}: --judge names the column {judge!r}, which has another meaning; give the judge's labels a column"
+            " of their own"
+        )
 
 
 def _check_scale(form: Form) -> None:

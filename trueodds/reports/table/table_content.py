@@ -38,6 +38,10 @@ class Groups:
     propensities: Texts | None = None
     """Probability of each answer to get a label."""
     confidence_sources: Texts | None = None
+    judge: Texts | None = None
+    """Labels of a judge. They are not in `correct_N`, `labelled_N` and `label_N`, which people's labels fill."""
+    human: Texts | None = None
+    """People's labels as they were given, beside those of a judge."""
     audits: Texts | None = None
     """"true" or "false" for answers that act alone: whether the audit asked for their labels."""
 
@@ -182,7 +186,9 @@ def of_confidence(
     )
 
 
-def correctness(source: str, correct: Texts) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+def correctness(
+    source: str, correct: Texts, column: str = "correct"
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Read a column of 0 and 1, or true and false: which answers have a label, and which of them were right.
 
     Raises:
@@ -191,7 +197,7 @@ def correctness(source: str, correct: Texts) -> tuple[npt.NDArray[np.bool_], npt
     states = {"1": 1, "true": 1, "0": 0, "false": 0} | dict.fromkeys(NO_LABEL, _NONE)
     for value in correct.values:
         if without_point(value.lower()) not in states:
-            problem = f"{source}: correct holds {short(value)}; allowed are 0, 1, true, false"
+            problem = f"{source}: {column} holds {short(value)}; allowed are 0, 1, true, false"
             raise FileError(f"{problem}; {NO_LABEL_CURE}")
     state_N = np.array([states[without_point(value.lower())] for value in correct.values], np.intp)[correct.code_N]
     return state_N != _NONE, state_N == 1

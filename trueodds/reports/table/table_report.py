@@ -22,6 +22,7 @@ from trueodds.reports.resolution import RoundedFigures, rounded_figures
 from trueodds.reports.schemas import MOST_MINUTES, ExpectedDecisions, Labelling, Report, Unit, Verdict
 from trueodds.reports.slices import slices_of, sources_of, tags_of, trend_of
 from trueodds.reports.table.acting_threshold import acting_threshold, may_act, sample_evenly
+from trueodds.reports.table.judge_figures import judge_figures
 from trueodds.reports.table.table_content import Answers, positive_rows_of, propensities_of
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS, cell_of
@@ -51,6 +52,7 @@ def report_of_answers(
     positive: str | None = None,
     ordered: bool = False,
     fit_rows: Answers | None = None,
+    judge: str | None = None,
 ) -> Report:
     """Report on the answers of a table. If the model is off, the report also says where: time, tag, class.
 
@@ -68,10 +70,11 @@ def report_of_answers(
         ordered: The classes are levels, the lowest first.
         fit_rows: The rows that fitted the calibrator, with their calibrated probabilities. The limits of expected
             precision and recall then allow for their number.
+        judge: Column with a judge's labels, with which the table was read.
 
     Raises:
         FileError: The table lacks the column that `by`, `trend` or `positive` needs, or the probabilities that
-            `ordered` needs.
+            `ordered` needs; a label of the judge cannot be used.
         ConfigError: The positive class is not one of two classes, or ordered classes are not in ascending order.
     """
     return report_of_table(
@@ -84,6 +87,7 @@ def report_of_answers(
         positive=positive,
         ordered=ordered,
         fit_rows=fit_rows,
+        judge=judge,
     )
 
 
@@ -116,6 +120,7 @@ def report_of_table(
     positive: str | None = None,
     ordered: bool = False,
     fit_rows: Answers | None = None,
+    judge: str | None = None,
 ) -> Report:
     """Report on a table from its sums; see `report_of_answers`.
 
@@ -156,6 +161,10 @@ def report_of_table(
         next_steps=NEXT_STEPS,
     )
     report.expected = _expected(report, table.total, of_positive, rows, options, fit_rows)
+    if judge is not None:
+        if rows is None:
+            raise FileError(f"{table.source}: --judge needs the rows; report on a file of them, without --engine")
+        report.judge = judge_figures(rows.answers, judge, options, positive)
     if report.labelled and rows:
         sample, drawn = sample_evenly(rows.answers)
         report.may_act = may_act(acting_threshold(sample), drawn)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from trueodds.reports.display.figure_table import LEVELS, at_least_rows, figure_rows, ordered_rows, positive_rows
 from trueodds.reports.schemas import Bin, Decisions, ExpectedDecisions, OrderedFigures, Report, Slice, TrendPoint
+from trueodds.reports.schemas.judge import JudgeFigures, PoweredFigure
 from trueodds.reports.table.evaluation import align
 from trueodds.reports.words import DASH, decimal, digits_of, level, percent, period, signed_points, span
 from trueodds.texts import plural
@@ -34,6 +35,8 @@ def text_of(report: Report) -> str:
             parts.append(["Acting alone", report.may_act.reading])
         if report.decisions:
             parts.append(_decisions(report.decisions))
+    if report.judge:
+        parts.append(_judge_lines(report.judge, report.level))
     parts += [_expected(one) for one in report.expected]
     tables = {
         "version": report.versions,
@@ -50,6 +53,53 @@ def text_of(report: Report) -> str:
     if readings := _readings(report):
         parts.append(["Keep in mind", *(f"- {reading}" for reading in readings)])
     return "\n\n".join("\n".join(part) for part in parts)
+
+
+def _judge_lines(figures: JudgeFigures, nominal: float) -> list[str]:
+    """Format the estimates from human and judge's labels, and the judge's error rates."""
+    lines = ["Human labels and a judge", figures.reading]
+    head = ("", "answers", "human labels", "estimate", level(nominal), "human labels alone", "worth")
+    named = [("accuracy", figures.accuracy, percent, "percent"), ("gap", figures.signed_gap, _points, "signed")]
+    if figures.prevalence:
+        named.insert(1, (f"share of {figures.label}", figures.prevalence, percent, "percent"))
+    counts = (f"{figures.answers:,}", f"{figures.labels:,}")
+    rows = [(name, *counts, *_estimate_cells(one, form, how)) for name, one, form, how in named if one]
+    for part in figures.bins:
+        if part.gap:
+            name = f"gap, {percent(part.lo)} {DASH} {percent(part.hi)}"
+            rows.append((name, f"{part.answers:,}", f"{part.labels:,}", *_estimate_cells(part.gap, _points, "signed")))
+    if rows:
+        lines += _cut(align([head, *rows], "<>>>>>>"))
+    if figures.classes:
+        head_of_classes = ("class", "human labels", "judge's labels", "sensitivity", "", "specificity", "")
+        classes = [
+            (
+                one.name,
+                f"{one.labels:,}",
+                f"{one.judge_labels:,}",
+                percent(one.sensitivity),
+                span(one.sensitivity_lower, one.sensitivity_upper, "percent"),
+                percent(one.specificity),
+                span(one.specificity_lower, one.specificity_upper, "percent"),
+            )
+            for one in figures.classes
+        ]
+        lines += ["", "Error rates of the judge", *_cut(align([head_of_classes, *classes], "<>>>>>>"))]
+    return lines
+
+
+def _estimate_cells(one: PoweredFigure, form: Callable[[float | None], str], how: str) -> tuple[str, str, str, str]:
+    """Format an estimate, its interval, that of the human labels alone, and what the judge is worth."""
+    return (
+        form(one.value),
+        span(one.lower, one.upper, how),
+        span(one.human_lower, one.human_upper, how),
+        f"{one.saving:.2f}",
+    )
+
+
+def _points(value: float | None) -> str:
+    return signed_points(value, "")
 
 
 def _expected(expected: ExpectedDecisions) -> list[str]:
