@@ -174,7 +174,7 @@ def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
     """Format the comparison."""
     from trueodds import calibrators
     from trueodds.reports.resolution import read_as_words
-    from trueodds.reports.table.evaluation import align
+    from trueodds.reports.words import align
 
     rows, classes = source.rows.logits_NC.shape
     how = f"measured in {comparison.folds} folds, on rows that the fit did not see"
