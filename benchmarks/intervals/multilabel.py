@@ -198,10 +198,10 @@ def markdown(record: dict[str, Any]) -> str:
             above = max(one["above_floor"] for one in some if one["calibrated"])
             lines.append((f"{rows:,}", f"{labels:,}", how, *least, f"{above:.1%}"))
     tables = [table(head, lines)]
-    head = ("rows", "labels", "rate", "truths", "tables with a mark", "without correction", "labels found that are off")
+    of_families = ("rows", "labels", "rate", "truths", "tables with a mark", "without correction", "off labels found")
     tables.append(
         table(
-            head,
+            of_families,
             [
                 (
                     f"{one['rows']:,}",
@@ -216,11 +216,11 @@ def markdown(record: dict[str, Any]) -> str:
             ],
         )
     )
-    head = ("rows", "labels", "spread of slopes", "no calibration", "one curve", "a curve each", "shrunk")
+    of_fits = ("rows", "labels", "spread of slopes", "no calibration", "one curve", "a curve each", "shrunk")
     names = ("raw", "shared", "each", "shrunk")
     tables.append(
         table(
-            head,
+            of_fits,
             [
                 (
                     f"{one['rows']:,}",

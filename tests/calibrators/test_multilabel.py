@@ -12,11 +12,14 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
 
+import trueodds
 from trueodds import calibrators
 from trueodds.calibrators import FitError, MultilabelPlatt, Platt
 from trueodds.calibrators.affine.label_platt import cross_fit
 from trueodds.calibrators.affine.label_shrinkage import PRIOR_SPREAD, Shrinkage
+from trueodds.cli import COMMANDS, main
 from trueodds.errors import ConfigError
+from trueodds.files import FileError
 
 
 def rows(n: int = 120, labels: int = 3, seed: int = 0, unknown: float = 0.3) -> tuple[Any, Any]:
@@ -169,3 +172,90 @@ def test_other_refusals() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             MultilabelPlatt.from_json(tree | change)
+
+
+def test_fit_and_load_are_the_public_doors(tmp_path: Path) -> None:
+    z_NL, truth_NL = rows()
+    fitted = trueodds.fit(z_NL, truth_NL, multilabel=True, classes=["a", "b", "c"])
+    assert fitted == MultilabelPlatt.fit(z_NL, truth_NL, classes=["a", "b", "c"])
+    fitted.save(path := tmp_path / "calibrator.json")
+    assert trueodds.load(path) == fitted
+    with pytest.raises(ValueError, match="is for independent labels, not for classes"):
+        calibrators.from_json(fitted.to_json())
+    with pytest.raises(ConfigError, match="method is 'beta' with multilabel=True"):
+        trueodds.fit(z_NL, truth_NL, "beta", multilabel=True)  # type: ignore[call-overload]
+    with pytest.raises(ConfigError, match=r"resolution is 0\.01 with multilabel=True"):
+        trueodds.fit(z_NL, truth_NL, multilabel=True, resolution=0.01)  # type: ignore[call-overload]
+    with pytest.raises(ConfigError, match="unknown option with multilabel=True 'folds'"):
+        trueodds.fit(z_NL, truth_NL, multilabel=True, folds=3)  # type: ignore[call-overload]
+    with pytest.raises(ConfigError, match="multilabel is 1"):
+        trueodds.fit(z_NL, truth_NL, multilabel=1)  # type: ignore[call-overload]
+    with pytest.raises(ConfigError, match="for independent yes/no labels pass multilabel=True"):
+        trueodds.fit(z_NL, np.eye(3)[[0, 1, 2] * 40])
+    path.write_text(json.dumps(fitted.to_json() | {"slope_L": []}))
+    with pytest.raises(FileError, match="holds no valid calibrator"):
+        trueodds.load(path)
+
+
+def saved(path: Path, z_NL: Any, truth_NL: Any) -> Path:
+    names = ["a", "b", "c"]
+    lines = [",".join([*("z_" + name for name in names), *("y_" + name for name in names)])]
+    for z_L, truth_L in zip(z_NL.tolist(), truth_NL.tolist(), strict=True):
+        lines.append(",".join([*map(repr, z_L), *("" if y != y else f"{y:.0f}" for y in truth_L)]))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def run(*words: object) -> int:
+    return main("trueodds", COMMANDS, ["calibrate", *map(str, words)])
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    z_NL, truth_NL = rows(400)
+    path, out = saved(tmp_path / "rows.csv", z_NL, truth_NL), tmp_path / "out"
+    assert run(path, "--multi-label", "--out", out) == 0
+    text = capsys.readouterr().out
+    assert trueodds.load(out / "calibrator.json") == MultilabelPlatt.fit(z_NL, truth_NL, classes=["a", "b", "c"])
+    after = trueodds.report(cross_fit(z_NL, truth_NL), truth_NL, multilabel=True, classes=["a", "b", "c"])
+    before = trueodds.report(expit(z_NL), truth_NL, multilabel=True, classes=["a", "b", "c"])
+    assert "measured in 5 folds of whole rows" in text and after.reading in text
+    assert f"{before.whole.nll:.4f}" in text and f"{after.whole.nll:.4f}" in text
+    assert (after.whole.nll or 0) < (before.whole.nll or 0)
+    assert after.reading.partition(":")[0] in (out / "report-after.html").read_text()
+
+    fresh, fresh_truth = rows(300, seed=0)
+    assert run(path, "--multi-label", "--test", saved(tmp_path / "test.csv", fresh, fresh_truth), "--out", out) == 0
+    assert "measured on the 300 rows" in capsys.readouterr().out
+
+
+def test_arrays_of_logits_and_probabilities(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    z_NL, truth_NL = rows(200)
+    np.savez(tmp_path / "both.npz", probabilities=expit(z_NL), logits=2 * z_NL, labels=truth_NL)
+    np.save(tmp_path / "z.npy", z_NL)
+    np.save(tmp_path / "y.npy", truth_NL)
+    found = []
+    for words in (["both.npz"], ["both.npz", "--probabilities"], ["z.npy", "--labels", str(tmp_path / "y.npy")]):
+        assert run(tmp_path / words[0], *words[1:], "--multi-label", "--out", tmp_path) == 0
+        found.append(trueodds.load(tmp_path / "calibrator.json"))
+        assert ("converted to logits" in capsys.readouterr().out) == ("--probabilities" in words)
+    of_double, of_p, of_z = (np.asarray(one.slope_L) for one in found)  # type: ignore[union-attr]
+    assert of_p == pytest.approx(of_z, rel=1e-6) and (of_double < of_z).all()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--candidates", "platt"], "--candidates is given beside --multi-label"),
+        (["--conformal", "lac"], "--conformal is given beside --multi-label"),
+        (["--label", "x"], "--label x is given beside --multi-label"),
+        (["--classes", "a,q"], "has no column z_q"),
+        (["--test", "other.csv"], "other.csv has no column z_b"),
+    ],
+)
+def test_bad_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+    path = saved(tmp_path / "rows.csv", *rows(60))
+    (tmp_path / "other.csv").write_text("z_a,y_a\n1,1\n-1,0\n")
+    words = [str(tmp_path / word) if word == "other.csv" else word for word in words]
+    assert run(path, "--multi-label", *words, "--out", tmp_path) == 1
+    assert message in capsys.readouterr().err
+    assert run(path, "--classes", "a") == 1 and "without --multi-label" in capsys.readouterr().err

@@ -50,7 +50,7 @@ class MultilabelPlatt:
         >>> rng = np.random.default_rng(0)
         >>> z_NL = rng.normal(-1, 2, (500, 4))
         >>> labels_NL = (rng.random((500, 4)) < 1 / (1 + np.exp(-z_NL / 2))).astype(float)
-        >>> calibrator = calibrators.MultilabelPlatt.fit(z_NL, labels_NL)
+        >>> calibrator = calibrators.fit(z_NL, labels_NL, multilabel=True)
         >>> calibrator([[2.0, 0, -2, 4]]).round(1)
         array([[0.7, 0.5, 0.3, 0.9]])
     """

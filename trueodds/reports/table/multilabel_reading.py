@@ -65,10 +65,12 @@ def read_labels(path: Path, form: Form | None = None) -> MultilabelRows:
 def read_label_logits(path: Path, form: Form | None = None) -> tuple[tuple[str, ...], Array, Array, bool]:
     """Read names, logits (N, L) and truths (N, L) of a table, and whether the logits come from probabilities.
 
+    Without a scale in `form`, an array of an .npy is one of logits, and logits have priority in other files.
+
     Raises:
         FileError: As `read_labels`.
     """
-    names, scale, value_NL, truth_NL, form = _read(path, form or Form())
+    names, scale, value_NL, truth_NL, form = _read(path, form or Form(), prefer="logits")
     try:
         if scale == "logits":
             z_NL = check_label_logits(value_NL)
@@ -96,7 +98,9 @@ def expit_of(values_NL: npt.ArrayLike) -> Array:
     return p_NL
 
 
-def _read(path: Path, form: Form) -> tuple[Sequence[str] | None, Scale, npt.ArrayLike, npt.ArrayLike, Form]:
+def _read(
+    path: Path, form: Form, prefer: Scale | None = None
+) -> tuple[Sequence[str] | None, Scale, npt.ArrayLike, npt.ArrayLike, Form]:
     """Read names, scale, values and truths, without checks of the values."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist; expected {FORMS}")
@@ -104,7 +108,8 @@ def _read(path: Path, form: Form) -> tuple[Sequence[str] | None, Scale, npt.Arra
         raise FileError(f"{path} has the suffix {path.suffix!r}; expected {FORMS}")
     if form.labels and path.suffix != ".npy":
         raise FileError(f"--labels {form.labels}: {path} holds the labels itself; remove --labels")
-    found = _of_columns(path, form) if path.suffix in columns.SUFFIXES else _of_arrays(path, form)
+    is_table = path.suffix in columns.SUFFIXES
+    found = _of_columns(path, form, prefer) if is_table else _of_arrays(path, form, prefer)
     if form.resolution is not None and form.resolution.step is not None and found[1] == "logits":
         raise FileError(
             f"--resolution {form.resolution.step:g} is for probabilities, and these are logits; leave it out"
@@ -112,19 +117,23 @@ def _read(path: Path, form: Form) -> tuple[Sequence[str] | None, Scale, npt.Arra
     return (*found, form)
 
 
-def _of_arrays(path: Path, form: Form) -> tuple[Sequence[str] | None, Scale, npt.ArrayLike, npt.ArrayLike]:
+def _of_arrays(
+    path: Path, form: Form, prefer: Scale | None
+) -> tuple[Sequence[str] | None, Scale, npt.ArrayLike, npt.ArrayLike]:
     if path.suffix == ".npy":
         if not form.labels:
             raise FileError(f"{path} holds one array; give the file of its labels: --labels labels.npy")
         if not form.labels.is_file():
             raise FileNotFoundError(f"{form.labels} does not exist; expected an .npy of the labels of {path}")
-        scale: Scale = form.scale or "probabilities"
+        scale: Scale = form.scale or prefer or "probabilities"
         return form.classes or None, scale, columns.read_npy(path), columns.read_npy(form.labels)
     arrays = read_npz(path)
     present: list[Scale] = [one for one in PREFIXES if one in arrays]
     if (form.scale and form.scale not in present) or not present:
         missing = form.scale or "probabilities"
         raise FileError(f"{path} has the arrays {quotes([*arrays])} and no {missing}; expected {FORMS}")
+    if len(present) == 2 and prefer:
+        present = [prefer]
     if len(present) == 2 and not form.scale:
         raise FileError(f"{path} holds probabilities and logits; choose one: --probabilities or --logits")
     if "labels" not in arrays:
@@ -134,9 +143,9 @@ def _of_arrays(path: Path, form: Form) -> tuple[Sequence[str] | None, Scale, npt
     return names, scale, arrays[scale], arrays["labels"]
 
 
-def _of_columns(path: Path, form: Form) -> tuple[Sequence[str], Scale, Array, Array]:
+def _of_columns(path: Path, form: Form, prefer: Scale | None) -> tuple[Sequence[str], Scale, Array, Array]:
     header = columns.names(path)
-    scale = _scale(path, header, form)
+    scale = _scale(path, header, form, prefer)
     prefix = PREFIXES[scale]
     of_values, of_truths = ([name[2:] for name in header if name.startswith(one)] for one in (prefix, TRUTH))
     names = list(form.classes) or [name for name in of_values if name in of_truths]
@@ -167,13 +176,15 @@ def _of_columns(path: Path, form: Form) -> tuple[Sequence[str], Scale, Array, Ar
     return names, scale, value_NL, np.stack(truths, axis=1)
 
 
-def _scale(path: Path, header: Sequence[str], form: Form) -> Scale:
+def _scale(path: Path, header: Sequence[str], form: Form, prefer: Scale | None) -> Scale:
     """Return the scale of the values: the given one, or the one whose prefix the columns have."""
     present: list[Scale] = [one for one, prefix in PREFIXES.items() if any(name.startswith(prefix) for name in header)]
     if form.scale:
         present = [one for one in present if one == form.scale]
     if not present or not any(name.startswith(TRUTH) for name in header):
         raise FileError(f"{path} has the columns {quotes(header)}, and no labels by these names; expected {FORMS}")
+    if len(present) == 2 and prefer:
+        return prefer
     if len(present) == 2:
         raise FileError(f"{path} has columns p_NAME and z_NAME; choose one: --probabilities or --logits")
     return present[0]
