@@ -99,6 +99,15 @@ def test_many_labels_are_cut_in_the_text_and_whole_in_the_tree() -> None:
     assert "and 10 more labels" in str(report) and len(report.to_dict()["by_label"]) == 50
 
 
+@pytest.mark.parametrize("truths", [[[1, 0]], [[1, np.nan]], [[0, 0]], [[1, 0], [0, 1]]])
+def test_very_few_rows(truths: Any) -> None:
+    report = trueodds.report([[0.7, 0.2]] * len(truths), truths, multilabel=True)
+    tree = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert 0 <= tree["whole"]["ece_lower"] <= tree["whole"]["ece_upper"] <= 1
+    assert -1 <= tree["whole"]["signed_gap_lower"] <= tree["whole"]["signed_gap_upper"] <= 1
+    assert str(report) and report.page()
+
+
 def test_labels_without_truths_and_rare_labels() -> None:
     p_NL, truth_NL = rows(800)
     truth_NL[:, 1] = np.nan

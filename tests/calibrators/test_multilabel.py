@@ -183,13 +183,13 @@ def test_fit_and_load_are_the_public_doors(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is for independent labels, not for classes"):
         calibrators.from_json(fitted.to_json())
     with pytest.raises(ConfigError, match="method is 'beta' with multilabel=True"):
-        trueodds.fit(z_NL, truth_NL, "beta", multilabel=True)  # type: ignore[call-overload]
+        trueodds.fit(z_NL, truth_NL, "beta", multilabel=True)
     with pytest.raises(ConfigError, match=r"resolution is 0\.01 with multilabel=True"):
-        trueodds.fit(z_NL, truth_NL, multilabel=True, resolution=0.01)  # type: ignore[call-overload]
+        trueodds.fit(z_NL, truth_NL, multilabel=True, resolution=0.01)
     with pytest.raises(ConfigError, match="unknown option with multilabel=True 'folds'"):
-        trueodds.fit(z_NL, truth_NL, multilabel=True, folds=3)  # type: ignore[call-overload]
+        trueodds.fit(z_NL, truth_NL, multilabel=True, folds=3)
     with pytest.raises(ConfigError, match="multilabel is 1"):
-        trueodds.fit(z_NL, truth_NL, multilabel=1)  # type: ignore[call-overload]
+        trueodds.fit(z_NL, truth_NL, multilabel=1)
     with pytest.raises(ConfigError, match="for independent yes/no labels pass multilabel=True"):
         trueodds.fit(z_NL, np.eye(3)[[0, 1, 2] * 40])
     path.write_text(json.dumps(fitted.to_json() | {"slope_L": []}))

@@ -136,7 +136,8 @@ def _lines(
     read = " Probabilities are converted to logits." if from_p else ""
     shared = (
         f"The shared curve has the slope {decimal(calibrator.slope)} and the offset {decimal(calibrator.offset)};"
-        f" slopes of labels spread by {100 * calibrator.slope_spread:.0f}% around it, offsets by {calibrator.offset_spread:.2f}."
+        f" slopes of labels spread by {100 * calibrator.slope_spread:.0f}% around it, offsets by"
+        f" {calibrator.offset_spread:.2f}."
     )
     about = f"{arguments.logits}: {plural(before.n, 'row')}, {plural(before.labels, 'label')}; {how}.{read}"
     return [

@@ -130,20 +130,19 @@ def check(method: registry.Method, options: Mapping[str, object] | None = None) 
 def fit(
     logits_NC: npt.ArrayLike,
     labels_N: npt.ArrayLike,
-    method: registry.Method = SELECT,
-    *,
-    resolution: Given = None,
-    multilabel: Literal[False] = False,
-    **options: Any,
-) -> Calibrator: ...
-@overload
-def fit(
-    logits_NC: npt.ArrayLike,
-    labels_N: npt.ArrayLike,
     *,
     multilabel: Literal[True],
     classes: Sequence[object] | None = None,
 ) -> MultilabelPlatt: ...
+@overload
+def fit(
+    logits_NC: npt.ArrayLike,
+    labels_N: npt.ArrayLike,
+    method: registry.Method = SELECT,
+    *,
+    resolution: Given = None,
+    **options: Any,
+) -> Calibrator: ...
 def fit(
     logits_NC: npt.ArrayLike,
     labels_N: npt.ArrayLike,

@@ -200,12 +200,10 @@ def clustered_share(pairs: Pairs, level: float) -> RowLimits:
 
 def clustered_gap(pairs: Pairs, level: float) -> RowLimits:
     """Compute the mean of a - p over the pairs, and its limits given the probabilities, as `clustered_share` does."""
-    limits = clustered_mean(pairs, pairs.hit_M - pairs.p_M, level)
+    limits, mean = clustered_mean(pairs, pairs.hit_M - pairs.p_M, level), float(pairs.p_M.mean())
     share = _rare_share(pairs, (1 - level) / 2)
-    if share is None:
-        return limits
-    mean = float(pairs.p_M.mean())
-    return RowLimits(limits.value, min(share[0] - mean, limits.lower), max(share[1] - mean, limits.upper))
+    low, high = (limits.lower, limits.upper) if share is None else (share[0] - mean, share[1] - mean)
+    return RowLimits(limits.value, max(min(low, limits.lower), -mean), min(max(high, limits.upper), 1 - mean))
 
 
 def clustered_mean(pairs: Pairs, value_M: npt.ArrayLike, level: float) -> RowLimits:

@@ -176,7 +176,7 @@ def _ratio(figures: PositiveFigures, gap: clustered.RowLimits, pairs: int) -> di
     }
 
 
-def _scores(rows: MultilabelRows, level: float) -> dict[str, float]:
+def _scores(rows: MultilabelRows, level: float) -> dict[str, float | None]:
     """Return the limits of the pooled log loss and Brier score."""
     known_NL, pairs = ~np.isnan(rows.truth_NL), rows.pairs
     p_M = rows.p_NL[known_NL]
@@ -184,8 +184,8 @@ def _scores(rows: MultilabelRows, level: float) -> dict[str, float]:
     rarer_M = pairs.p_M <= 0.5
     if_nll_M, _, if_brier_M = losses_of_positive(p_M, rarer_M, rows.resolution)
     brier = clustered.clustered_score(pairs, brier_M, if_brier_M, 1.0, level)
-    found = {"brier_lower": brier.lower, "brier_upper": brier.upper}
+    found: dict[str, float | None] = {"brier_lower": brier.lower, "brier_upper": brier.upper}
     if not rows.resolution.has_nll:
         return found
     nll = clustered.clustered_score(pairs, nll_M, if_nll_M, math.inf, level)
-    return {**found, "nll_lower": nll.lower, "nll_upper": nll.upper}
+    return {**found, "nll_lower": nll.lower, "nll_upper": nll.upper if math.isfinite(nll.upper) else None}
