@@ -76,8 +76,11 @@ class Shrinkage:
         information_L22 = np.stack([first_L, cross_L, cross_L, last_L], axis=1).reshape(-1, 2, 2)
         return gradient_L2, information_L22
 
-    def minimise(self, theta_L2: Array, centre: Array, spread: Array) -> tuple[Array, Array]:
-        """Minimise the penalised loss over all parameters. Returns theta and the shared parameters."""
+    def minimise(self, theta_L2: Array, centre: Array, spread: Array, close: float = 1e-13) -> tuple[Array, Array]:
+        """Minimise the penalised loss over all parameters, until a step lowers it by less than the share `close`.
+
+        Returns theta and the shared parameters.
+        """
         value = self.total_loss(theta_L2, centre, spread)
         precision_22 = np.diag(spread**-2.0)
         for _ in range(100):
@@ -96,7 +99,7 @@ class Shrinkage:
                 break
             change = value - tried
             theta_L2, centre, value = tried_L2, tried_centre, tried
-            if change <= 1e-13 * (1 + abs(value)):
+            if change <= close * (1 + abs(value)):
                 break
         return theta_L2, centre
 
@@ -121,10 +124,11 @@ class Shrinkage:
         """Find spreads and parameters together: a minimum, then MacKay's update of the spreads, until both stay."""
         labels = self.z_NL.shape[1]
         theta_L2, centre, spread = np.zeros((labels, 2)), np.zeros(2), np.full(2, PRIOR_SPREAD)
-        for _ in range(ROUNDS):
+        if labels == 1:
             theta_L2, centre = self.minimise(theta_L2, centre, spread)
-            if labels == 1:
-                return Shrunk(theta_L2, theta_L2[0], spread)
+            return Shrunk(theta_L2, theta_L2[0], spread)
+        for _ in range(ROUNDS):
+            theta_L2, centre = self.minimise(theta_L2, centre, spread, close=1e-8)
             following = self.update(theta_L2, centre, spread)
             still = bool((np.abs(following - spread) <= CLOSE * spread).all())
             spread = following
