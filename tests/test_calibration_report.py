@@ -230,7 +230,7 @@ def test_one_column_and_names_of_classes() -> None:
 )
 def test_bad_input(probabilities: object, labels: object, options: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        trueodds.report(probabilities, labels, **options)  # type: ignore[arg-type]
+        trueodds.report(probabilities, labels, **options)  # type: ignore[call-overload]
 
 
 def test_an_error_that_the_nlls_limits_do_not_allow_for_is_said() -> None:

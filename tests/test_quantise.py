@@ -31,7 +31,7 @@ def test_the_twin(workspace: Path, tmp_path: Path) -> None:
     source = Bundle.load(tmp_path / "fp32")
 
     def fit(logits_NC: object, labels_N: object) -> Temperature:
-        fitted = calibrators.fit(logits_NC, labels_N, "temperature")  # type: ignore[arg-type]
+        fitted = calibrators.fit(logits_NC, labels_N, "temperature")  # type: ignore[call-overload]
         assert isinstance(fitted, Temperature)
         return fitted
 

@@ -68,7 +68,7 @@ def test_select_is_the_default_and_takes_its_options() -> None:
     ):
         calibrators.fit(Z, Y, fold=3)
     with pytest.raises(ConfigError, match="allowed is the name or class of a calibrator, after logits and labels"):
-        calibrators.fit(Z, Y, Y)  # type: ignore[arg-type]
+        calibrators.fit(Z, Y, Y)  # type: ignore[call-overload]
 
 
 def test_fewer_rows_than_folds() -> None:

@@ -22,13 +22,13 @@ from trueodds.sums.inputs import softmax
 
 
 def platt(z: object, y: object) -> Platt:
-    calibrator = calibrators.fit(z, y, "platt")  # type: ignore[arg-type]
+    calibrator = calibrators.fit(z, y, "platt")  # type: ignore[call-overload]
     assert isinstance(calibrator, Platt)
     return calibrator
 
 
 def beta(z: object, y: object) -> Beta:
-    calibrator = calibrators.fit(z, y, "beta")  # type: ignore[arg-type]
+    calibrator = calibrators.fit(z, y, "beta")  # type: ignore[call-overload]
     assert isinstance(calibrator, Beta)
     return calibrator
 
@@ -60,7 +60,7 @@ def test_both_are_the_minimum_of_the_slow_loss(seed: int, classes: int) -> None:
 
 
 def quadratic(z: object, y: object) -> Quadratic:
-    calibrator = calibrators.fit(z, y, "quadratic")  # type: ignore[arg-type]
+    calibrator = calibrators.fit(z, y, "quadratic")  # type: ignore[call-overload]
     assert isinstance(calibrator, Quadratic)
     return calibrator
 

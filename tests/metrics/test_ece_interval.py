@@ -15,7 +15,7 @@ from tests import reference
 from trueodds.metrics import CalibrationSums, EceInterval, NoiseFloor, ece, ece_interval, noise_floor, whole_bins
 from trueodds.metrics.intervals import inversion
 from trueodds.metrics.intervals.calibration_error import RARE, exact_gap_limits
-from trueodds.metrics.intervals.inversion import DRAWS, _normals
+from trueodds.metrics.intervals.inversion import DRAWS, normals
 from trueodds.sums.bins import Binning, bin_of
 
 Array = npt.NDArray[np.float64]
@@ -190,9 +190,9 @@ def test_interval_equals_its_twin(shifts: tuple[float, ...], monkeypatch: pytest
     confidence = [c for c in centres for _ in range(100)]
     correct = [int(i < round(100 * (c + s))) for c, s in zip(centres, shifts, strict=True) for i in range(100)]
     correct[0], correct[250] = 1 - correct[0], 1 - correct[250]  # no gap is exactly 0
-    few_BR = np.ascontiguousarray(_normals(10)[:, :512])  # the twin is slow
+    few_BR = np.ascontiguousarray(normals(10)[:, :512])  # the twin is slow
     monkeypatch.setattr(inversion, "DRAWS", 512)
-    monkeypatch.setattr(inversion, "_normals", lambda bins: few_BR)
+    monkeypatch.setattr(inversion, "normals", lambda bins: few_BR)
     interval = ece_interval(CalibrationSums.from_top(confidence, correct), bins=10)
     lower, estimate, upper = reference.ece_limits(confidence, correct, 10, 0.025, few_BR.tolist())
     assert (interval.lower, interval.estimate) == pytest.approx((lower, estimate), abs=1e-4)
@@ -270,7 +270,7 @@ def test_exact_limits_join_only_where_errors_are_rare() -> None:
 
 
 def test_draws_are_standard_normal_quantiles() -> None:
-    normal_BR = _normals(15)
+    normal_BR = normals(15)
     assert normal_BR.shape == (15, DRAWS)
     assert np.array_equal(np.sort(normal_BR[0]), np.sort(normal_BR[14]))
     assert np.abs(normal_BR.mean(axis=1)).max() < 1e-12

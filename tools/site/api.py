@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
+from typing import get_args
 
 from sphinx.pycode import ModuleAnalyzer
 
@@ -29,10 +30,10 @@ def public_names(module: ModuleType) -> list[str]:
     return [name for name, value in own.items() if not name.startswith("_") and callable(value)]
 
 
-def _result_of(function: Callable[..., object]) -> type:
-    """Return the class that a function returns, by its annotation."""
-    result: type = eval(str(inspect.signature(function).return_annotation), vars(inspect.getmodule(function)))
-    return result
+def _results_of(function: Callable[..., object]) -> tuple[type, ...]:
+    """Return the classes that a function returns, by its annotation."""
+    result = eval(str(inspect.signature(function).return_annotation), vars(inspect.getmodule(function)))
+    return get_args(result) or (result,)
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Section:
         """List module and name of each object."""
         module = importlib.import_module(self.module)
         if self.returned_by:
-            results = [_result_of(getattr(module, name)) for name in self.returned_by]
+            results = [one for name in self.returned_by for one in _results_of(getattr(module, name))]
             return [(result.__module__, result.__name__) for result in results]
         names = self.names or public_names(module)
         return [(self.module, name) for name in names if not self.homes or self._is_meant(home(self.module, name))]

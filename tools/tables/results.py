@@ -28,6 +28,7 @@ COMMANDS = {
     "classwise_coverage": "python -m benchmarks.intervals.classwise --runs 150",
     "score_coverage": "python -m benchmarks.intervals.scores --runs 1000",
     "ordered": "python -m benchmarks.intervals.ordered --runs 200",
+    "multilabel": "python -m benchmarks.intervals.multilabel --runs 100",
     "expected_decisions": "python -m benchmarks.intervals.expected_decisions",
     "human_labels": "python -m benchmarks.intervals.human_labels",
     "decisions": "python -m benchmarks.intervals.decisions --runs 250",

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from trueodds import calibrators
 from trueodds.bundle.bundle import Bundle
-from trueodds.calibrators import Calibrator
+from trueodds.calibrators import Calibrator, MultilabelPlatt
 from trueodds.files import FileError, read_json
 
 ALLOWED = "allowed are the JSON file that calibrator.save wrote, and the folder of a bundle"
 
 
-def load(path: str | Path) -> Calibrator | Bundle:
+def load(path: str | Path) -> Calibrator | MultilabelPlatt | Bundle:
     """Load a calibrator from its JSON file, or a bundle from its folder.
 
     Nothing in the file is executed. A bundle's hashes are checked.
@@ -49,6 +49,8 @@ def load(path: str | Path) -> Calibrator | Bundle:
     if not (isinstance(tree, dict) and "calibrator" in tree):
         raise FileError(f"{path} holds no calibrator; {ALLOWED}. Save it with calibrator.save(path)")
     try:
+        if tree["calibrator"] == MultilabelPlatt.name:
+            return MultilabelPlatt.from_json(tree)
         return calibrators.from_json(tree)
     except ValueError as error:
         raise FileError(

@@ -8,6 +8,7 @@ array([[0.731, 0.269]])
 """
 
 from trueodds.calibrators.affine.dirichlet import Dirichlet
+from trueodds.calibrators.affine.label_platt import MultilabelPlatt
 from trueodds.calibrators.affine.maps import BiasCorrectedTemperature, Matrix, Vector
 from trueodds.calibrators.affine.structured import StructuredMatrix, StructuredVector
 from trueodds.calibrators.base import Calibrator, FitError
@@ -38,6 +39,7 @@ __all__ = [
     "Identity",
     "Isotonic",
     "Matrix",
+    "MultilabelPlatt",
     "OrderedTemperature",
     "Platt",
     "Quadratic",

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy.typing as npt
 
 from trueodds.calibrators.affine.dirichlet import Dirichlet
+from trueodds.calibrators.affine.label_platt import MultilabelPlatt
 from trueodds.calibrators.affine.maps import BiasCorrectedTemperature, Matrix, Vector
 from trueodds.calibrators.affine.structured import StructuredMatrix, StructuredVector
 from trueodds.calibrators.base import Calibrator, Labels, Logits, check_fit_data
@@ -56,7 +57,7 @@ _CLASSES: tuple[type[Calibrator], ...] = (
     StructuredCurve,
 )
 _BY_NAME: dict[str, type[Calibrator]] = {c.name: c for c in _CLASSES}
-RESERVED = (*_BY_NAME, Rounded.name, "select", "all")
+RESERVED = (*_BY_NAME, Rounded.name, MultilabelPlatt.name, "select", "all")
 """Names that no other distribution may register: the built-in calibrators, and words with a meaning in their place."""
 
 
@@ -244,6 +245,11 @@ def from_json(tree: dict[str, Any]) -> Calibrator:
         raise ValueError(f"a calibrator is {tree!r}; allowed is a JSON object with the key 'calibrator'")
     fields = dict(tree)
     name, requirement = str(fields.pop("calibrator", None)), fields.pop("distribution", None)
+    if name == MultilabelPlatt.name:
+        raise ValueError(
+            f"calibrator {name!r} is for independent labels, not for classes; load it with trueodds.load(path), or with"
+            " calibrators.MultilabelPlatt.from_json"
+        )
     if requirement is not None and name not in names():
         raise extensions.missing("calibrators", name, requirement)
     calibrator = Rounded if name == Rounded.name else get(name)

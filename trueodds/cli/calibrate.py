@@ -35,6 +35,7 @@ EXAMPLES = (
     "calibrate logits.npy --labels labels.npy",
     "calibrate logits.npz --onnx model.onnx",
     "calibrate logits.npz --conformal lac --levels .9,.95",
+    "calibrate photos.csv --multi-label --test test.csv",
 )
 
 
@@ -60,6 +61,12 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--candidates", default="", metavar="NAMES", help=words)
     words = "the classes are levels, the lowest first: calibrators that keep their order are candidates"
     parser.add_argument("--ordered", action="store_true", help=words)
+    words = (
+        "each label is a yes/no question of its own, read as `trueodds report --multi-label` reads it; one curve for"
+    )
+    words += " each label is fitted, and curves of labels with few rows shrink to a shared one"
+    parser.add_argument("--multi-label", action="store_true", help=words)
+    parser.add_argument("--classes", default="", metavar="NAMES", help="with --multi-label: the labels to calibrate")
     add_conformal(parser)
     parser.add_argument("--onnx", type=Path, metavar="MODEL", help="add the calibrator to this ONNX graph of logits")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"(default: {OUT}/)")
@@ -74,6 +81,14 @@ def run(arguments: argparse.Namespace) -> int:
     from trueodds.files import write_json
     from trueodds.importing.calibrate import compare
 
+    if arguments.multi_label:
+        from trueodds.cli import multi_label
+
+        return multi_label.calibrate(arguments)
+    if arguments.classes:
+        raise CalibrateOptionsError(
+            f"--classes {arguments.classes} is given without --multi-label; add it, or leave --classes out"
+        )
     if arguments.onnx and arguments.probabilities:
         raise CalibrateOptionsError(f"{ONNX_NEEDS_LOGITS}, and remove --probabilities")
     if arguments.labels and arguments.logits.suffix != ".npy":
@@ -174,7 +189,7 @@ def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
     """Format the comparison."""
     from trueodds import calibrators
     from trueodds.reports.resolution import read_as_words
-    from trueodds.reports.table.evaluation import align
+    from trueodds.reports.words import align
 
     rows, classes = source.rows.logits_NC.shape
     how = f"measured in {comparison.folds} folds, on rows that the fit did not see"

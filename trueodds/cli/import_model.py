@@ -239,7 +239,7 @@ def _next_step(bundle: Path, models: str | None) -> str:
 
 def summary(outcome: Outcome) -> str:
     """Format the table of calibrators, with the notes of the card and the reason for the choice."""
-    from trueodds.reports.table.evaluation import align
+    from trueodds.reports.words import align
 
     card, results = outcome.bundle.card, outcome.results
     size = card.input.size
@@ -287,7 +287,7 @@ def _numbers(values: Mapping[str, Any], *keys: str) -> tuple[str, ...]:
 def _of_positive(measurements: Sequence[tuple[str, Measurement | FailedFit]]) -> list[str]:
     """Return the table of p(positive), with its title and a blank line; empty without a positive class."""
     from trueodds.evaluation.measurement import Measurement
-    from trueodds.reports.table.evaluation import align
+    from trueodds.reports.words import align
 
     known = [(name, one.positive) for name, one in measurements if isinstance(one, Measurement) and one.positive]
     if not known:

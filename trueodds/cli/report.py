@@ -42,6 +42,7 @@ EXAMPLES = (
     "report score.csv --classes score --positive churn",
     "report answers.csv --human-labels to_label.csv --judge judge_label",
     "report stars.csv --label stars --ordered --html report.html",
+    "report photos.csv --multi-label --html report.html",
     "report probabilities.npy --labels labels.npy --json report.json",
     'report "answers/*.parquet" --engine duckdb --by tag',
     'report "s3://bucket/answers/*.parquet" --engine duckdb --labels "s3://bucket/labels/*.parquet"',
@@ -63,6 +64,9 @@ def add_parser(commands: Subparsers) -> None:
     words = "the classes are levels, the lowest first, in the order of their columns or of --classes; the report adds"
     words += " the ranked probability score, the bias of the level, and the calibration of each `at least level k`"
     parser.add_argument("--ordered", action="store_true", help=words)
+    words = "each label is a yes/no question of its own: the column p_NAME has its probability (z_NAME its logit), and"
+    words += " y_NAME has 0, 1, or an empty cell if the truth is not known; --classes names the labels to report on"
+    parser.add_argument("--multi-label", action="store_true", help=words)
     words = "with --positive: costs of a missed positive and of a false alarm, in one unit: miss=10,alarm=1"
     parser.add_argument("--costs", metavar="COSTS", help=words)
     words = "with --positive: p(positive) above which an alert is given, for expected precision and recall of answers"
@@ -106,6 +110,10 @@ def run(arguments: argparse.Namespace) -> int:
     from trueodds.reports.table.text import text_of
 
     options = _options(arguments)
+    if arguments.multi_label:
+        from trueodds.cli import multi_label
+
+        return multi_label.report(arguments, options)
     table = _table(arguments)
     trend: TrendUnit | None = arguments.trend
     if arguments.html and trend is None and table.has("time"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -203,3 +203,14 @@ FILTERS = {
     "moment": moment,
     "period": period,
 }
+
+
+def align(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
+    """Format rows of equal length as lines with columns. `sides` has < or > for each column.
+
+    >>> align([("cat", "7"), ("hippo", "12")], "<>")
+    ['cat     7', 'hippo  12']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    forms = [f"{{:{side}{width}}}" for side, width in zip(sides, widths, strict=True)]
+    return ["  ".join(form.format(cell) for form, cell in zip(forms, row, strict=True)).rstrip() for row in rows]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Literal, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from trueodds.calibrators import registry
+from trueodds.calibrators.affine.label_platt import MultilabelPlatt
 from trueodds.calibrators.base import Calibrator, Labels, check_fit_data
 from trueodds.calibrators.checks import check_number
 from trueodds.calibrators.fitting.rounded import fit_on_steps
@@ -17,7 +18,7 @@ from trueodds.calibrators.held_out import FOLDS
 from trueodds.calibrators.selection.choosing import PLENTY, Candidate, choose
 from trueodds.calibrators.selection.folds import Folds
 from trueodds.errors import ConfigError, unknown
-from trueodds.sums.inputs import Array
+from trueodds.sums.inputs import Array, without_tensors
 from trueodds.sums.rounding import Given, resolution_of
 from trueodds.texts import short
 
@@ -125,6 +126,15 @@ def check(method: registry.Method, options: Mapping[str, object] | None = None) 
             raise unknown(f"option of {SELECT!r}", option, SELECT_OPTIONS)
 
 
+@overload
+def fit(
+    logits_NC: npt.ArrayLike,
+    labels_N: npt.ArrayLike,
+    *,
+    multilabel: Literal[True],
+    classes: Sequence[object] | None = None,
+) -> MultilabelPlatt: ...
+@overload
 def fit(
     logits_NC: npt.ArrayLike,
     labels_N: npt.ArrayLike,
@@ -132,7 +142,16 @@ def fit(
     *,
     resolution: Given = None,
     **options: Any,
-) -> Calibrator:
+) -> Calibrator: ...
+def fit(
+    logits_NC: npt.ArrayLike,
+    labels_N: npt.ArrayLike,
+    method: registry.Method = SELECT,
+    *,
+    resolution: Given = None,
+    multilabel: bool = False,
+    **options: Any,
+) -> Calibrator | MultilabelPlatt:
     """Fit a calibrator on validation rows. `calibrator(other_logits)` then returns probabilities.
 
     If a model only returns probabilities, pass `trueodds.logits_of(probabilities)`, here and to the calibrator. The
@@ -146,6 +165,9 @@ def fit(
             by cross-validation (`trueodds.calibrators.select`).
         resolution: Step of the probabilities from which `trueodds.logits_of` computed the logits with the same
             `resolution`, such as 0.01. The result is then a `Rounded` calibrator. None and "exact": not rounded.
+        multilabel: Each column of the logits is a yes/no label of its own. `labels_N` then has the shape (N, L), with
+            0, 1, and NaN for a truth that is not known. The result is a `MultilabelPlatt`. The only option is
+            `classes`, the names of the labels.
         options: Options of the calibrator (`trueodds.calibrators.options`), or those of `select`, which also returns
             the table of candidates.
 
@@ -165,6 +187,15 @@ def fit(
         >>> calibrators.fit(logits, labels, candidates=["identity", "temperature"]).name
         'temperature'
     """
+    if not isinstance(multilabel, bool):
+        raise ConfigError(f"multilabel is {multilabel!r}; allowed are True and False")
+    if multilabel:
+        return _of_labels(logits_NC, labels_N, method, resolution, options)
+    if len(shape := np.shape(without_tensors(labels_N))) > 1:
+        raise ConfigError(
+            f"labels has shape {shape}; allowed is one class for each row: for independent yes/no labels pass"
+            " multilabel=True, for one column a class pass labels.argmax(axis=1)"
+        )
     check(method, options)
     if method == SELECT:
         return select(logits_NC, labels_N, resolution=resolution, **options).calibrator
@@ -174,6 +205,30 @@ def fit(
     return fit_on_steps(
         *check_fit_data(logits_NC, labels_N), step, lambda z, y: registry.fit_by_name(method, z, y, **options)
     )
+
+
+def _of_labels(
+    logits: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    method: registry.Method,
+    resolution: Given,
+    options: Mapping[str, Any],
+) -> MultilabelPlatt:
+    """Fit the calibrator of independent labels.
+
+    Raises:
+        ConfigError: Another method, a resolution, or an option other than `classes` is given.
+    """
+    if method not in (SELECT, MultilabelPlatt.name):
+        raise ConfigError(
+            f"method is {registry.name_of(method)!r} with multilabel=True; allowed is {MultilabelPlatt.name!r}: leave"
+            " the method out"
+        )
+    if _step_of(resolution) is not None:
+        raise ConfigError(f"resolution is {short(resolution)} with multilabel=True; allowed is None: leave it out")
+    if other := [name for name in options if name != "classes"]:
+        raise unknown("option with multilabel=True", other[0], ["classes"])
+    return MultilabelPlatt.fit(logits, labels, **options)
 
 
 def _step_of(resolution: Given) -> float | None:

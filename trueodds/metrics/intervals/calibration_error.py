@@ -220,8 +220,29 @@ def ece_interval(
     return interval_of(terms, float(np.abs(table.gap_B).sum() / n), float(table.correct_B.sum()) / n, level)
 
 
-def interval_of(terms: GapTerms, observed: float, accuracy: float, level: float) -> EceInterval:
+@dataclass(frozen=True)
+class Dependence:
+    """Dependence between the gaps of the bins, if rows are not independent (`trueodds.metrics.intervals.clustered`)."""
+
+    correlation_BB: Array
+    """Covariance of the gaps, where independent rows would have the identity matrix."""
+    draws_BR: Array
+    """Draws of the gaps' noise with this covariance."""
+    rare_limits: tuple[float, float] | None
+    """Limits of `|accuracy - mean confidence|` for rare hits or misses; None: neither is rare."""
+
+
+def interval_of(
+    terms: GapTerms, observed: float, accuracy: float, level: float, dependence: Dependence | None = None
+) -> EceInterval:
     """Compute the interval of `ece_interval` from the terms of its bins, the plug-in ECE and the accuracy.
+
+    Args:
+        terms: Terms of the bins.
+        observed: The plug-in ECE.
+        accuracy: Share of right rows.
+        level: Confidence level of both limits together.
+        dependence: Dependence between the gaps of the bins. None: they are independent.
 
     Raises:
         ValueError: `level` is outside (0, 1).
@@ -229,8 +250,10 @@ def interval_of(terms: GapTerms, observed: float, accuracy: float, level: float)
     check_level(level)
     q, n = (1 - level) / 2, terms.effective_n
     gap_B, weight_B = terms.gap_B, terms.weight_B
-    search = Search(terms, observed)
+    search = Search(terms, observed, None if dependence is None else dependence.draws_BR)
     spread_B = np.sqrt(np.maximum(search.variance(gap_B), terms.variance_B))
+    if dependence is not None:
+        spread_B = spread_B * np.sqrt(dependence.correlation_BB.diagonal())
     sign_B = np.where(gap_B < 0, -1.0, 1.0)
     score_B = np.divide(np.abs(gap_B), spread_B, out=np.zeros_like(gap_B), where=spread_B > 0)
     kept_B = score_B > 2 if (score_B > 2).any() else np.arange(len(gap_B)) == score_B.argmax()
@@ -240,10 +263,15 @@ def interval_of(terms: GapTerms, observed: float, accuracy: float, level: float)
     if (kept != raw).any():
         lower = min(lower, search.theta(kept, 1 - q))
     estimate, upper = search.theta(raw, 0.5), search.theta(raised, q)
-    if min(accuracy, 1 - accuracy) * n < RARE - 1e-6:  # 20 of 400 must not count as 19.999...
-        least, most = exact_gap_limits(accuracy, accuracy - float(gap_B.sum()), n, q)
-        lower, upper = min(lower, least), max(upper, most)
-    certain = -float(scipy.special.ndtri(q)) * float(np.sqrt(terms.variance_B.sum()))
+    limits, variance = None, float(terms.variance_B.sum())
+    if dependence is not None:
+        limits, noise_B = dependence.rare_limits, np.sqrt(terms.variance_B)
+        variance = float(noise_B @ dependence.correlation_BB @ noise_B)
+    elif min(accuracy, 1 - accuracy) * n < RARE - 1e-6:  # 20 of 400 must not count as 19.999...
+        limits = exact_gap_limits(accuracy, accuracy - float(gap_B.sum()), n, q)
+    if limits is not None:
+        lower, upper = min(lower, limits[0]), max(upper, limits[1])
+    certain = -float(scipy.special.ndtri(q)) * float(np.sqrt(variance))
     return EceInterval(observed, estimate, lower, min(max(upper, estimate, certain), 1.0), level)
 
 

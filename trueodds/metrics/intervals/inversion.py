@@ -49,16 +49,24 @@ class Search:
     right rank) finds such ends.
     """
 
-    def __init__(self, terms: GapTerms, observed: float) -> None:
+    def __init__(self, terms: GapTerms, observed: float, draws_BR: Array | None = None) -> None:
+        """Prepare a search.
+
+        Args:
+            terms: Terms of the bins.
+            observed: The plug-in ECE T.
+            draws_BR: Draws of the Z_b, B x DRAWS. None: independent standard normal ones.
+        """
         self.limit = observed * (1 + 1e-12)
         self.occupied = occupied = terms.weight_B > 0
         weight_B = np.where(occupied, terms.weight_B, 1.0)
         self.variance_B, self.skew_B = terms.variance_B, terms.skew_B / weight_B
         self.square_B = terms.square_B / weight_B**2
-        normal_BR = _normals(len(occupied))
+        normal_BR = normals(len(occupied)) if draws_BR is None else draws_BR
         self.normal_BR = normal_BR if occupied.all() else normal_BR[occupied]
         self.room = np.empty(min(BLOCK, len(self.normal_BR)) * DRAWS)
-        self.farthest = -float(scipy.special.ndtri(0.5 / DRAWS))  # the largest |Z| of all draws
+        largest = -float(scipy.special.ndtri(0.5 / DRAWS))
+        self.farthest = largest if draws_BR is None else float(np.abs(draws_BR).max())  # the largest |Z| of all draws
         self.still_B = self.spread(np.zeros(len(occupied)))
         self.at_zero_R = self.away(np.zeros(len(self.normal_BR)), self.still_B, self.normal_BR)
         self.scale = float(self.at_zero_R.std())  # two ends that are farther apart than this leave most draws open
@@ -160,7 +168,7 @@ def _value_of_rank(values_R: Array, rank: int) -> float:
 
 
 @lru_cache(maxsize=8)
-def _normals(bins: int) -> Array:
+def normals(bins: int) -> Array:
     """Return the same DRAWS normal quantiles for every bin, each in its own order (a Latin hypercube).
 
     The ECE is a sum over bins, so evenly spaced draws in each bin halve the error of the limits' levels. With 800

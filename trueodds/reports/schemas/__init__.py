@@ -24,6 +24,7 @@ from trueodds.reports.schemas.labelling import (
     Sensitivity,
     WeightedFigures,
 )
+from trueodds.reports.schemas.multilabel import LabelFigures
 from trueodds.reports.schemas.report import Check, Held, KnownVersion, Maturing, Report, Verdict, Window
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "Drift",
     "ExpectedAccuracy",
     "Finding",
+    "LabelFigures",
     "LabelQueueFigures",
     "Labelling",
     "Sensitivity",

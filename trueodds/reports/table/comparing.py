@@ -15,8 +15,8 @@ from trueodds.errors import ConfigError
 from trueodds.evaluation.paired_differences import ONE_SEED, SQUARED, RowScores, adjust_p_values, differences
 from trueodds.metrics.significance.nets import FEWEST, Nets
 from trueodds.reports.resolution import read_as_words
-from trueodds.reports.table.evaluation import CalibrationReport, align
-from trueodds.reports.words import decimal, percent
+from trueodds.reports.table.evaluation import CalibrationReport
+from trueodds.reports.words import align, decimal, percent
 from trueodds.sums.bins import check_bins
 from trueodds.sums.inputs import Array, as_matrix, both_classes, check_labels, check_level, without_tensors
 from trueodds.sums.rounding import Given, Resolution, checked_rows, resolution_of, summing_to_1

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from trueodds import metrics
+from trueodds.errors import ConfigError
 from trueodds.evaluation.paired_differences import RowScores
 from trueodds.processes.choices import TOLERANCE
 from trueodds.reports.display.figure_table import LEVELS, at_least_rows, figure_rows, ordered_rows, positive_rows
@@ -19,9 +20,11 @@ from trueodds.reports.options import ReportOptions
 from trueodds.reports.ordered_figures import ordered_figures
 from trueodds.reports.resolution import rounded_figures
 from trueodds.reports.schemas import Bin, Labelling, OrderedFigures, PositiveFigures, Rounding, Verdict, WorstBin
+from trueodds.reports.table.multilabel import MultilabelReport, multilabel_report
 from trueodds.reports.verdict.cautions import MEASURED_FROM
 from trueodds.reports.verdict.headline import reading_at_one_look, reading_of_top_label
 from trueodds.reports.verdict.rules import CERTAIN, beside, is_within, of_positive, verdict_at_one_look
+from trueodds.reports.words import align
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import Binning
 from trueodds.sums.inputs import Array, both_classes, check_labels, check_level, without_noise, without_tensors
@@ -170,47 +173,67 @@ class CalibrationReport(DisplayedReport):
         return Content(self.title, about, self.reading, vars(self), self.bins, self.level, self.positive, self.ordered)
 
 
-def align(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
-    """Format rows of equal length as lines with columns. `sides` has < or > for each column.
-
-    >>> align([("cat", "7"), ("hippo", "12")], "<>")
-    ['cat     7', 'hippo  12']
-    """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    forms = [f"{{:{side}{width}}}" for side, width in zip(sides, widths, strict=True)]
-    return ["  ".join(form.format(cell) for form, cell in zip(forms, row, strict=True)).rstrip() for row in rows]
-
-
+@overload
 def report(
     probabilities: npt.ArrayLike,
     labels: npt.ArrayLike,
     *,
     classes: Sequence[object] | None = None,
     bins: int = 15,
-    binning: Binning = "width",
+    binning: Binning | None = None,
     level: float = 0.95,
     resolution: Given = None,
     ordered: bool = False,
-) -> CalibrationReport:
+    multilabel: Literal[False] = False,
+) -> CalibrationReport: ...
+@overload
+def report(
+    probabilities: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    *,
+    classes: Sequence[object] | None = None,
+    bins: int = 15,
+    binning: Binning | None = None,
+    level: float = 0.95,
+    resolution: Given = None,
+    multilabel: Literal[True],
+) -> MultilabelReport: ...
+def report(
+    probabilities: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    *,
+    classes: Sequence[object] | None = None,
+    bins: int = 15,
+    binning: Binning | None = None,
+    level: float = 0.95,
+    resolution: Given = None,
+    ordered: bool = False,
+    multilabel: bool = False,
+) -> CalibrationReport | MultilabelReport:
     """Report the calibration of probabilities with their labels: accuracy, ECE, noise floor, proper scores, tests.
 
     Args:
         probabilities: N x C, or (N,) for the probabilities of the positive class. With (N,) the report begins with the
-            figures of p(positive) over all of [0, 1].
-        labels: True classes, as indices, or as names with `classes`.
+            figures of p(positive) over all of [0, 1]. With `multilabel`, N x L probabilities of independent labels.
+        labels: True classes, as indices, or as names with `classes`. With `multilabel`, N x L of 0, 1, and NaN for a
+            truth that is not known.
         classes: Names of the columns in their order (scikit-learn: `model.classes_`). For the labels -1 and 1, pass
             [-1, 1].
         bins: Number of bins.
-        binning: "width" for bins of equal width, "mass" for bins with the same number of rows.
+        binning: "width" for bins of equal width, "mass" for bins with the same number of rows. None: "width", and
+            "mass" with `multilabel`.
         level: Confidence level of the intervals.
         resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step is inferred if rows do not
             sum to 1; else exact. A rounded 0 means "below half a step". It bounds the NLL only from below, so there is
             no upper limit. Steps above 0.02 have no NLL.
         ordered: The classes are levels, the lowest first. The report adds the ranked probability score, the bias of the
             expected level, and the calibration of each "at least level k".
+        multilabel: Each column is a yes/no label of its own, as a sigmoid gives it; rows need not sum to 1. The report
+            has the figures of each label, and pooled ones whose intervals take the row as the unit. Labels are marked
+            by Holm's procedure.
 
     Returns:
-        The report. `print` it, or let a notebook show it.
+        The report, with `multilabel` a `MultilabelReport`. `print` it, or let a notebook show it.
 
     Raises:
         ValueError: Probabilities are outside [0, 1] or between the steps of the resolution, or rows do not sum to 1
@@ -225,6 +248,19 @@ def report(
         0.75
     """
     check_level(level)
+    if not isinstance(multilabel, bool):
+        raise ConfigError(f"multilabel is {multilabel!r}; allowed are True and False")
+    if multilabel:
+        if ordered:
+            raise ConfigError("ordered and multilabel are both True; levels are exclusive classes: leave out one")
+        options_of_labels: dict[str, Any] = {"bins": bins, "binning": binning or "mass", "level": level}
+        return multilabel_report(probabilities, labels, classes=classes, resolution=resolution, **options_of_labels)
+    binning = binning or "width"
+    if (shape := np.shape(without_tensors(labels)))[1:] not in ((), (1,)):
+        raise ConfigError(
+            f"labels has shape {shape}; allowed is one class for each row: for independent yes/no labels pass"
+            " multilabel=True, for one column a class pass labels.argmax(axis=1)"
+        )
     p_NC, read_as = with_resolution(both_classes(probabilities), resolution)
     labels_N = labels if classes is None else label_indices(labels, classes, p_NC.shape[1])
     sums = CalibrationSums.from_probabilities(p_NC, labels_N, resolution=read_as)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from trueodds.reports.display.figure_table import LEVELS, at_least_rows, figure_rows, ordered_rows, positive_rows
 from trueodds.reports.schemas import Bin, Decisions, ExpectedDecisions, OrderedFigures, Report, Slice, TrendPoint
 from trueodds.reports.schemas.judge import JudgeFigures, PoweredFigure
-from trueodds.reports.table.evaluation import align
-from trueodds.reports.words import DASH, decimal, digits_of, level, percent, period, signed_points, span
+from trueodds.reports.words import DASH, align, decimal, digits_of, level, percent, period, signed_points, span
 from trueodds.texts import plural
 
 MOST_LINES = 40

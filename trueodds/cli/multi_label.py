@@ -1,0 +1,176 @@
+"""Reports and fits of independent yes/no labels, for the commands with --multi-label."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import scipy
+
+from trueodds.calibrators.affine.label_platt import FOLDS, MultilabelPlatt, cross_fit
+from trueodds.cli.tables import OptionsError, form_of
+from trueodds.files import write_json, write_text
+from trueodds.processes.choices import LABEL
+from trueodds.reports.options import ReportOptions
+from trueodds.reports.table.multilabel import MOST_LINES, MultilabelReport, report_of_rows
+from trueodds.reports.table.multilabel_reading import read_label_logits, read_labels
+from trueodds.reports.table.multilabel_rows import MultilabelRows
+from trueodds.reports.table.reading import Form
+from trueodds.reports.words import align, decimal, span
+from trueodds.texts import plural, quotes
+
+_OF_CLASSES = {
+    "--positive": "positive",
+    "--ordered": "ordered",
+    "--first-label": "first_label",
+    "--costs": "costs",
+    "--fit-rows": "fit_rows",
+    "--ratio-tolerance": "ratio_tolerance",
+    "--by": "by",
+    "--trend": "trend",
+    "--engine": "engine",
+    "--id": "id",
+    "SUMS": "more",
+}
+"""Options of exclusive classes, and their places in the arguments."""
+
+
+def report(arguments: argparse.Namespace, options: ReportOptions) -> int:
+    """Read the table of `trueodds report --multi-label`, print its report and write the files."""
+    _refuse(arguments, _OF_CLASSES)
+    found = report_of_rows(read_labels(arguments.answers, form_of(arguments)), options)
+    print(found)
+    if arguments.json:
+        write_json(arguments.json, found.to_dict())
+    if arguments.html:
+        write_text(arguments.html, found.page())
+    if files := [str(path) for path in (arguments.json, arguments.html) if path]:
+        print(f"\nWritten: {', '.join(files)}")
+    return 0
+
+
+_OF_FITS = {
+    "--candidates": "candidates",
+    "--ordered": "ordered",
+    "--first-label": "first_label",
+    "--onnx": "onnx",
+    "--conformal": "conformal",
+    "--levels": "levels",
+    "--resolution": "resolution",
+}
+"""Options of `trueodds calibrate` for exclusive classes, and their places in the arguments."""
+
+
+def calibrate(arguments: argparse.Namespace) -> int:
+    """Read the table of `trueodds calibrate --multi-label`, fit, print the comparison and write the files."""
+    _refuse(arguments, _OF_FITS)
+    form = _form(arguments)
+    names, z_NL, truth_NL, from_p = read_label_logits(arguments.logits, form)
+    fitted = MultilabelPlatt.fit(z_NL, truth_NL, classes=names)
+    if arguments.test is None:
+        tested_NL = cross_fit(z_NL, truth_NL)
+        how = f"measured in {FOLDS} folds of whole rows, which the fit did not see"
+    else:
+        form = replace(form, labels=None, classes=names if arguments.test.suffix in (".csv", ".parquet") else ())
+        others, z_NL, truth_NL, _ = read_label_logits(arguments.test, form)
+        if others != names:
+            raise OptionsError(
+                f"{arguments.test} has the labels {quotes(others)}, and {arguments.logits} has {quotes(names)}; give"
+                " both the same labels in the same order"
+            )
+        tested_NL, how = fitted(z_NL), f"measured on the {len(z_NL):,} rows of {arguments.test}"
+    before, after = (
+        report_of_rows(MultilabelRows(p_NL, truth_NL, names), ReportOptions(one_look=True))
+        for p_NL in (scipy.special.expit(z_NL), tested_NL)
+    )
+    print("\n".join(_lines(arguments, fitted, before, after, how, from_p)))
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "conformal.json").unlink(missing_ok=True)  # sets of an earlier run are those of another calibrator
+    write_json(arguments.out / "calibrator.json", fitted.to_json())
+    files = {"calibrator.json": "trueodds.load restores it"}
+    for when, measured in (("before", before), ("after", after)):
+        write_text(arguments.out / f"report-{when}.html", measured.page())
+        files[f"report-{when}.html"] = f"the report {when}"
+    print(f"\nIn {arguments.out}:", *(f"  {name}: {about}" for name, about in files.items()), sep="\n")
+    return 0
+
+
+def _lines(
+    arguments: argparse.Namespace,
+    calibrator: MultilabelPlatt,
+    before: MultilabelReport,
+    after: MultilabelReport,
+    how: str,
+    from_p: bool,
+) -> list[str]:
+    """Format the comparison: all labels, then each label with its curve."""
+    head = ("", "log loss", "95% interval", "Brier", "ECE estimate", "95% interval", "labels marked")
+    rows = [head]
+    for name, one in (("  no calibration", before), ("* multilabel_platt", after)):
+        whole, marked = one.whole, sum(label.more_than_chance for label in one.by_label)
+        rows.append(
+            (
+                name,
+                decimal(whole.nll, 4),
+                span(whole.nll_lower, whole.nll_upper, digits=4),
+                decimal(whole.brier, 4),
+                decimal(whole.ece_estimate, 4),
+                span(whole.ece_lower, whole.ece_upper, digits=4),
+                f"{marked:,} of {one.labels:,}",
+            )
+        )
+    of_labels = [("label", "rows", "true", "slope", "offset", "log loss", "after", "ECE", "after")]
+    slope_L, offset_L = np.asarray(calibrator.slope_L), np.asarray(calibrator.offset_L)
+    pairs = zip(before.by_label, after.by_label, slope_L.tolist(), offset_L.tolist(), strict=True)
+    for old, new, slope, offset in pairs:
+        numbers = (decimal(old.nll), decimal(new.nll), decimal(old.ece), decimal(new.ece))
+        of_labels.append(
+            (old.name, f"{old.labelled:,}", f"{old.positives:,}", decimal(slope), decimal(offset), *numbers)
+        )
+    lines = align(of_labels, "<>>>>>>>>")
+    more = len(lines) - 1 - MOST_LINES
+    if more > 0:
+        lines = [*lines[: MOST_LINES + 1], f"and {plural(more, 'more label')}: calibrator.json, report-after.html"]
+    read = " Probabilities are converted to logits." if from_p else ""
+    shared = (
+        f"The shared curve has the slope {decimal(calibrator.slope)} and the offset {decimal(calibrator.offset)};"
+        f" slopes of labels spread by {100 * calibrator.slope_spread:.0f}% around it, offsets by"
+        f" {calibrator.offset_spread:.2f}."
+    )
+    about = f"{arguments.logits}: {plural(before.n, 'row')}, {plural(before.labels, 'label')}; {how}.{read}"
+    return [
+        about,
+        "",
+        *align(rows, "<" * len(head)),
+        "",
+        *lines,
+        "",
+        " ".join([shared, after.reading, *calibrator.warnings]),
+    ]
+
+
+def _form(arguments: argparse.Namespace) -> Form:
+    """Build the form from the arguments of `trueodds calibrate`."""
+    return Form(
+        scale="probabilities" if arguments.probabilities else None,
+        classes=tuple(name.strip() for name in arguments.classes.split(",") if name.strip()),
+        labels=arguments.labels,
+    )
+
+
+def _refuse(arguments: argparse.Namespace, options: Mapping[str, str]) -> None:
+    """Refuse options of exclusive classes.
+
+    Raises:
+        OptionsError: One is given.
+    """
+    for option, name in options.items():
+        if getattr(arguments, name) not in (None, "", False, []):
+            raise OptionsError(f"{option} is given beside --multi-label, whose labels are not classes; leave out one")
+    if arguments.label != LABEL:
+        raise OptionsError(
+            f"--label {arguments.label} is given beside --multi-label, which reads the columns y_NAME; leave it"
+            " out, and choose labels with --classes"
+        )
