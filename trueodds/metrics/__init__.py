@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         expected_class_decisions,
         expected_decisions,
     )
+    from trueodds.metrics.labelling.prior_shift import PriorShare, PriorShift, prior_shift, prior_shift_of_scores
     from trueodds.metrics.labelling.sampling import draw_labels, label_propensities
     from trueodds.metrics.labelling.weighted_ece import (
         CrowdedCellError,
@@ -157,6 +158,7 @@ else:
             "trueodds.metrics.labelling.expected_decisions": (
                 "CalibrationRows ExpectedDecision ExpectedShare expected_class_decisions expected_decisions"
             ),
+            "trueodds.metrics.labelling.prior_shift": "PriorShare PriorShift prior_shift prior_shift_of_scores",
             "trueodds.metrics.labelling.sampling": "draw_labels label_propensities",
             "trueodds.metrics.labelling.weighted_ece": (
                 "CrowdedCellError FullestCell WeightedEce fullest_cell inverse_probability_ece weighted_ece"
@@ -224,6 +226,8 @@ __all__ = [
     "PartitionEProcess",
     "PositiveEProcess",
     "Prequential",
+    "PriorShare",
+    "PriorShift",
     "RiskEProcess",
     "RiskSequence",
     "SamplewiseInterval",
@@ -286,6 +290,8 @@ __all__ = [
     "noise_floor",
     "noise_floor_per_class",
     "needed_positives",
+    "prior_shift",
+    "prior_shift_of_scores",
     "risk_sequence",
     "rps",
     "rps_interval",
