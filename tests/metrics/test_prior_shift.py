@@ -12,15 +12,17 @@ from trueodds.metrics import PriorShift, prior_shift, prior_shift_of_scores
 from trueodds.metrics.labelling.bias_corrected_temperature import BiasCorrectedTemperature, mixture_shares
 from trueodds.metrics.labelling.mixture_test import mixture_test, score_cells
 
+Rows = tuple[np.ndarray, np.ndarray]
 
-def rows(rng: np.random.Generator, n: int, positives: float, gap: float = 2.0, slope: float = 1.0) -> tuple:
+
+def rows(rng: np.random.Generator, n: int, positives: float, gap: float = 2.0, slope: float = 1.0) -> Rows:
     """Probabilities of n rows that are calibrated for 50% positives if the slope is 1, and their labels."""
     y_N = (rng.random(n) < positives).astype(int)
     p_N = expit(slope * gap * rng.normal(gap * (y_N - 0.5), 1))
     return np.stack([1 - p_N, p_N], axis=1), y_N
 
 
-def classes(rng: np.random.Generator, n: int, shares: np.ndarray, gap: float = 2.0) -> tuple:
+def classes(rng: np.random.Generator, n: int, shares: np.ndarray, gap: float = 2.0) -> Rows:
     """Probabilities of n rows of normal classes, calibrated for equal shares."""
     y_N = rng.choice(len(shares), n, p=shares)
     logits_NC = gap * (rng.normal(size=(n, len(shares))) + gap * np.eye(len(shares))[y_N])
@@ -107,7 +109,7 @@ def test_two_classes_in_closed_form() -> None:
         assert c is not None
         variance = (c * v1 + (1 - c) * v0) / 2000 + (c**2 * v1 + (1 - c) ** 2 * v0) / n
         assert (w - c) ** 2 == pytest.approx(z**2 * variance, rel=1e-4)
-    assert (other.lower, other.upper) == pytest.approx((1 - one.upper, 1 - one.lower))  # type: ignore[operator]
+    assert other.lower == pytest.approx(1 - one.upper) and other.upper == pytest.approx(1 - one.lower)  # type: ignore[operator]
 
 
 def test_mixture_test_twin_and_its_level() -> None:

@@ -39,6 +39,7 @@ EXAMPLES = (
     "report answers.csv --label species --by tag --trend day",
     "report scores.csv --positive malignant --costs miss=10,alarm=1",
     "report score.csv --classes score --positive churn",
+    "report new.csv --positive churn --reference last-year.csv",
     "report stars.csv --label stars --ordered --html report.html",
     "report probabilities.npy --labels labels.npy --json report.json",
     'report "answers/*.parquet" --engine duckdb --by tag',
@@ -71,6 +72,9 @@ def add_parser(commands: Subparsers) -> None:
     )
     words += " precision and recall then allow for their number"
     parser.add_argument("--fit-rows", type=file_path, metavar="TABLE", help=words)
+    words = "a table of labelled rows from before the answers, with the same columns; the report adds the class shares"
+    words += " of the answers without a label, if only these shares have changed (prior shift)"
+    parser.add_argument("--reference", type=file_path, metavar="TABLE", help=words)
     parser.add_argument("--bins", type=int, default=15, help="bins of confidence: a divisor of 3,000 (default: 15)")
     words = "bins of equal width, or with about the same number of answers (default: width; for p(positive): mass)"
     parser.add_argument("--binning", choices=get_args(Binning), help=words)
@@ -112,6 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
         positive=arguments.positive,
         ordered=arguments.ordered,
         fit_rows=_fit_rows(arguments),
+        reference=_reference(arguments),
     )
     print(text_of(report))
     files: dict[Path, str] = {}
@@ -161,6 +166,15 @@ def _fit_rows(arguments: argparse.Namespace) -> Answers | None:
     from trueodds.reports.table import reading
 
     return reading.read(arguments.fit_rows, replace(form_of(arguments), labels=None, needs_labels=False))
+
+
+def _reference(arguments: argparse.Namespace) -> Answers | None:
+    """Read the labelled rows from before the shift, in the form of the answers."""
+    if arguments.reference is None:
+        return None
+    from trueodds.reports.table import reading
+
+    return reading.read(arguments.reference, replace(form_of(arguments), labels=None))
 
 
 def _stored_sums(arguments: argparse.Namespace) -> TableSums | None:

@@ -93,7 +93,7 @@ def mixture_shares(ratio_SC: Array, answers_S: Array, start_C: Array) -> Array:
         r_C, v_C = first_C - w_C, second_C - 2 * first_C + w_C
         if np.abs(r_C).max() < EM_PRECISION:
             return first_C
-        length = -max(1.0, float(np.linalg.norm(r_C) / max(np.linalg.norm(v_C), 1e-300)))
+        length = -max(1.0, float(np.linalg.norm(r_C)) / max(float(np.linalg.norm(v_C)), 1e-300))
         far_C = np.maximum(w_C - 2 * length * r_C + length**2 * v_C, 1e-15)
         far_C /= far_C.sum()
         w_C = far_C if step(far_C)[1] >= step(second_C)[1] else second_C

@@ -84,7 +84,7 @@ def mixture_test(p_SC: Array, answers_S: Array, rows_SC: Array, w_C: Array) -> M
     if cells <= classes:
         return None
     m, n_C = answers_S.sum(), rows_SC.sum(axis=0)
-    answers_M = np.bincount(cell_S[used_S], answers_S[used_S], cells)
+    answers_M = np.bincount(cell_S[used_S], answers_S[used_S], cells).astype(np.float64)
     rows_MC = np.stack([np.bincount(cell_S[used_S], rows_SC[used_S, y], cells) for y in range(classes)], axis=1)
     smooth_MC, w_C = _pooled(answers_M, rows_MC, w_C)
     mixed_M = smooth_MC @ w_C

@@ -62,7 +62,8 @@ class PriorShift:
     def reference_shares(self) -> Array:
         """Share of each class among the reference rows."""
         rows_C = np.array(self.reference_rows, np.float64)
-        return rows_C / rows_C.sum()
+        share_C: Array = rows_C / rows_C.sum()
+        return share_C
 
     def corrected(self, probabilities: npt.ArrayLike, *, label: int | None = None, share: float | None = None) -> Array:
         """Return probabilities that hold under the new shares: p'(y | x) ~ p(y | x) w_y / pi_y.
@@ -86,7 +87,8 @@ class PriorShift:
             w_C[label] = share
             w_C /= w_C.sum()
         joint_NC: Array = self.calibrator(check_probabilities(probabilities)) * (w_C / self.reference_shares)
-        return joint_NC / np.maximum(joint_NC.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+        joint_NC /= np.maximum(joint_NC.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+        return joint_NC
 
 
 def prior_shift(

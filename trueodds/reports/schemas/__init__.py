@@ -3,6 +3,8 @@
 from trueodds.reports.schemas.figures import (
     AtLeastFigures,
     Bin,
+    ClassShare,
+    ClassShares,
     Decisions,
     Ece,
     ExpectedClass,
@@ -31,6 +33,8 @@ __all__ = [
     "MayAct",
     "OrderedFigures",
     "Bin",
+    "ClassShare",
+    "ClassShares",
     "Decisions",
     "Ece",
     "ExpectedClass",

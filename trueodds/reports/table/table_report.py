@@ -18,8 +18,9 @@ from trueodds.reports.expected_results import LabelEvidence, expected_of_classes
 from trueodds.reports.first_checks import first_checks, is_off
 from trueodds.reports.labelling import labelling_of
 from trueodds.reports.options import ReportOptions
+from trueodds.reports.prior_shift import shares_of_rows
 from trueodds.reports.resolution import RoundedFigures, rounded_figures
-from trueodds.reports.schemas import MOST_MINUTES, ExpectedDecisions, Labelling, Report, Unit, Verdict
+from trueodds.reports.schemas import MOST_MINUTES, ClassShares, ExpectedDecisions, Labelling, Report, Unit, Verdict
 from trueodds.reports.slices import slices_of, sources_of, tags_of, trend_of
 from trueodds.reports.table.acting_threshold import acting_threshold, may_act, sample_evenly
 from trueodds.reports.table.table_content import Answers, positive_rows_of, propensities_of
@@ -51,6 +52,7 @@ def report_of_answers(
     positive: str | None = None,
     ordered: bool = False,
     fit_rows: Answers | None = None,
+    reference: Answers | None = None,
 ) -> Report:
     """Report on the answers of a table. If the model is off, the report also says where: time, tag, class.
 
@@ -68,6 +70,8 @@ def report_of_answers(
         ordered: The classes are levels, the lowest first.
         fit_rows: The rows that fitted the calibrator, with their calibrated probabilities. The limits of expected
             precision and recall then allow for their number.
+        reference: Labelled rows from before the shift. The report then has the class shares of the answers without a
+            label, if only these have changed.
 
     Raises:
         FileError: The table lacks the column that `by`, `trend` or `positive` needs, or the probabilities that
@@ -84,6 +88,7 @@ def report_of_answers(
         positive=positive,
         ordered=ordered,
         fit_rows=fit_rows,
+        reference=reference,
     )
 
 
@@ -116,6 +121,7 @@ def report_of_table(
     positive: str | None = None,
     ordered: bool = False,
     fit_rows: Answers | None = None,
+    reference: Answers | None = None,
 ) -> Report:
     """Report on a table from its sums; see `report_of_answers`.
 
@@ -156,6 +162,8 @@ def report_of_table(
         next_steps=NEXT_STEPS,
     )
     report.expected = _expected(report, table.total, of_positive, rows, options, fit_rows)
+    if reference is not None:
+        report.class_shares = _class_shares(table, rows, reference, options, positive)
     if report.labelled and rows:
         sample, drawn = sample_evenly(rows.answers)
         report.may_act = may_act(acting_threshold(sample), drawn)
@@ -210,6 +218,63 @@ def _expected(
     p_NC = summing_to_1(answers.probabilities_NC, answers.resolution)[~answers.labelled_N].astype(np.float64)
     by_class = expected_of_classes(p_NC, classes, options, evidence, of_classes)
     return [] if by_class is None else [by_class]
+
+
+def _class_shares(
+    table: ReportTable, rows: _RowsOfTable | None, reference: Answers, options: ReportOptions, positive: str | None
+) -> ClassShares | None:
+    """Return the class shares of the answers without a label; None if there are none.
+
+    Raises:
+        FileError: The answers or the reference do not have the probabilities of the same classes.
+    """
+    if rows is None:
+        raise FileError(
+            f"{table.source}: class shares need the rows; leave out --reference, or report on a file of answers"
+        )
+    classes, p_NC, label_N = _all_probabilities(rows.answers, positive)
+    own, reference_RC, label_R = _all_probabilities(reference, positive)
+    if set(own) != set(classes):
+        raise FileError(
+            f"{reference.source} has the classes {', '.join(own[:5])}, {table.source} has {', '.join(classes[:5])};"
+            " give reference rows with the probabilities of the same classes"
+        )
+    known_R = label_R >= 0
+    if not known_R.any():
+        raise FileError(f"{reference.source} has no labels; reference rows need the true class of each")
+    if (label_N >= 0).all():
+        return None
+    order = [own.index(name) for name in classes]
+    labels_R = np.argsort(order)[label_R[known_R]]
+    return shares_of_rows(
+        classes,
+        p_NC[label_N < 0],
+        (p_NC[label_N >= 0], label_N[label_N >= 0]),
+        (reference_RC[known_R][:, order], labels_R),
+        confidence=options.level,
+        positive=None if positive is None else classes.index(positive),
+    )
+
+
+def _all_probabilities(
+    answers: Answers, positive: str | None
+) -> tuple[tuple[str, ...], npt.NDArray[np.float64], npt.NDArray[np.intp]]:
+    """Return the classes, the probabilities of all of them, and the labels, -1 without one.
+
+    Raises:
+        FileError: The table does not have the probabilities.
+    """
+    if answers.probabilities_NC is not None and answers.predicted is not None and answers.label_N is not None:
+        p_NC = summing_to_1(answers.probabilities_NC, answers.resolution).astype(np.float64)
+        return answers.predicted.values, p_NC, answers.label_N
+    if positive is None:
+        raise FileError(
+            f"{answers.source} does not have the probabilities of all classes, which class shares need; give them, or"
+            " name the positive class of two with --positive"
+        )
+    _, p_N, is_positive_N = positive_rows_of(answers, positive)
+    labels_N = np.where(answers.labelled_N, is_positive_N, -1).astype(np.intp)
+    return (f"not {positive}", positive), np.stack([1 - p_N, p_N], axis=1), labels_N
 
 
 def _rows_of_classes(fit_rows: Answers, classes: tuple[str, ...]) -> list[CalibrationRows]:
