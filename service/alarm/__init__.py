@@ -1,6 +1,7 @@
 """The alarm: sequential evidence that a version's confidences are wrong, and the actions that follow."""
 
 from service.alarm.advice import advice_of
+from service.alarm.class_shares import class_shares_of
 from service.alarm.coverage import COVERAGE, CoverageState
 from service.alarm.coverage_readings import set_coverage
 from service.alarm.expected_results import expected_of
@@ -24,6 +25,7 @@ __all__ = [
     "advice_of",
     "alarm_of",
     "group_alarms",
+    "class_shares_of",
     "expected_of",
     "set_coverage",
 ]

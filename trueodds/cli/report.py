@@ -73,7 +73,7 @@ def add_parser(commands: Subparsers) -> None:
     words += " precision and recall then allow for their number"
     parser.add_argument("--fit-rows", type=file_path, metavar="TABLE", help=words)
     words = "a table of labelled rows from before the answers, with the same columns; the report adds the class shares"
-    words += " of the answers without a label, if only these shares have changed (prior shift)"
+    words += " of the answers by their scores, if only these shares have changed (prior shift)"
     parser.add_argument("--reference", type=file_path, metavar="TABLE", help=words)
     parser.add_argument("--bins", type=int, default=15, help="bins of confidence: a divisor of 3,000 (default: 15)")
     words = "bins of equal width, or with about the same number of answers (default: width; for p(positive): mass)"

@@ -1,4 +1,8 @@
-"""Class shares of the answers without a label under prior shift, and their withdrawal once labels contradict them."""
+"""Class shares of answers under prior shift, and their withdrawal once labels contradict them.
+
+The shares are those of all answers, and their labels are not used. Without the answers that have a label, the others
+would be a selection: one by scores, if low confidences get labels first.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import norm
 
 from trueodds import metrics
 from trueodds.metrics import CELLS, CalibrationSums, PriorShare, PriorShift
@@ -39,7 +44,7 @@ def class_shares(
     """Describe class shares, or why there are none.
 
     Args:
-        shift: Class shares of the answers without a label.
+        shift: Class shares of the answers.
         at_once: The same at a level that holds for all classes at once (Bonferroni).
         classes: Names of the classes.
         labels: Number of labelled answers of the same time.
@@ -53,14 +58,15 @@ def class_shares(
     rows = sum(shift.reference_rows)
     condition, shown = _condition(p_value, labels), refused is None and withdrawn is None
     if refused is not None:
-        reading = f"The class shares of {_answers(shift.answers, labels)} are not estimated: {refused}."
+        reading = f"The class shares of {plural(shift.answers, 'answer')} are not estimated: {refused}."
     elif withdrawn is not None:
         reading = f"Withdrawn: there are no class shares, because labels contradict them. {withdrawn}"
     else:
         about = _most_changed(shift) if positive is None else positive
         told = (about,) if len(classes) == 2 else range(len(classes))
-        changed = [classes[k] for k in told if not _contains(at_once.em[k], shift.reference_shares[k])]
-        reading = f"{_sentence(shift, about, classes[about], rows, labels, confidence)} {_change(changed)} {condition}"
+        z = float(norm.ppf(1 - (1 - confidence) / (2 if len(classes) == 2 else 2 * len(classes))))
+        changed = [classes[k] for k in told if _has_changed(at_once, k, z)]
+        reading = f"{_sentence(shift, about, classes[about], rows, confidence)} {_change(changed)} {condition}"
     return ClassShares(
         answers=shift.answers,
         reference_rows=rows,
@@ -91,7 +97,7 @@ def shares_of_rows(
 
     Args:
         classes: Names of the classes.
-        p_NC: Probabilities of the answers without a label.
+        p_NC: Probabilities of all answers.
         labelled: Probabilities and labels of the answers with one.
         reference: Probabilities and labels of the reference rows.
         confidence: Confidence level of each interval.
@@ -130,7 +136,7 @@ def shares_of_cells(
     Args:
         classes: Names of both classes.
         positive: Index of the positive one.
-        answers_C: Answers without a label, by the 3,000 cells.
+        answers_C: All answers, by the 3,000 cells.
         labelled: Sums of the answers with a label, by p(positive).
         reference: Reference rows of the other class and of the positive one, by the cells between `edges`.
         edges: Ends of these cells, in 3,000ths, without 0 and 1.
@@ -219,17 +225,22 @@ def _named(refusal: str, classes: Sequence[str]) -> str:
     return refusal
 
 
-def _contains(one: PriorShare, share: float) -> bool:
-    return one.lower is None or one.upper is None or one.lower <= share <= one.upper
+def _has_changed(shift: PriorShift, k: int, z: float) -> bool:
+    """Return whether the class has another share in the population of the answers than in that of the reference.
+
+    The interval is for the share among these answers. So the two samples add their own variance.
+    """
+    one, share = shift.em[k], float(shift.reference_shares[k])
+    if one.value is None or one.lower is None or one.upper is None:
+        return False
+    half = (one.upper if share > one.value else one.lower) - one.value
+    sampling = share * (1 - share) * (1 / shift.answers + 1 / sum(shift.reference_rows))
+    return (share - one.value) ** 2 > half**2 + z**2 * sampling
 
 
 def _most_changed(shift: PriorShift) -> int:
     """Return the class whose share has changed most."""
     return int(np.abs(np.array([one.value for one in shift.em], float) - shift.reference_shares).argmax())
-
-
-def _answers(answers: int, labels: int) -> str:
-    return plural(answers, "answer") + (" without a label" if labels else "")
 
 
 def _share(one: PriorShare, confidence: float) -> str:
@@ -238,9 +249,9 @@ def _share(one: PriorShare, confidence: float) -> str:
     return f"{percent(one.value)} ({level(confidence)} interval {percent(one.lower)} to {percent(one.upper)})"
 
 
-def _sentence(shift: PriorShift, k: int, name: str, rows: int, labels: int, confidence: float) -> str:
+def _sentence(shift: PriorShift, k: int, name: str, rows: int, confidence: float) -> str:
     return (
-        f"Of {_answers(shift.answers, labels)}, {_share(shift.em[k], confidence)} are {name} by EM and"
+        f"Of {plural(shift.answers, 'answer')}, {_share(shift.em[k], confidence)} are {name} by EM and"
         f" {_share(shift.bbse[k], confidence)} by BBSE. Of {plural(rows, 'reference row')},"
         f" {percent(shift.reference_shares[k])} are."
     )

@@ -143,7 +143,7 @@ class ExpectedDecisions(BaseModel):
 
 
 class ClassShare(BaseModel):
-    """Share of a class among answers without a label, if only the class shares have changed."""
+    """Share of a class among the answers, if only the class shares have changed."""
 
     name: str
     reference: float = Field(description="its share among the reference rows")
@@ -152,12 +152,12 @@ class ClassShare(BaseModel):
 
 
 class ClassShares(BaseModel):
-    """Class shares of the answers WITHOUT a label under prior shift: p(x | y) is that of the reference rows.
+    """Class shares of the answers under prior shift, by their scores alone: p(x | y) is that of the reference rows.
 
     They are missing where a test rejects this. As soon as labels contradict them, they are withdrawn.
     """
 
-    answers: int = Field(description="answers without a label")
+    answers: int = Field(description="all answers, whose labels are not used")
     reference_rows: int = Field(description="labelled rows from before the shift")
     classes: list[ClassShare] = Field(description="shares by class; empty if refused or withdrawn")
     p_value: float | None = Field(

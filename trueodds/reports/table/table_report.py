@@ -70,8 +70,8 @@ def report_of_answers(
         ordered: The classes are levels, the lowest first.
         fit_rows: The rows that fitted the calibrator, with their calibrated probabilities. The limits of expected
             precision and recall then allow for their number.
-        reference: Labelled rows from before the shift. The report then has the class shares of the answers without a
-            label, if only these have changed.
+        reference: Labelled rows from before the shift. The report then has the class shares of the answers, if only
+            these have changed.
 
     Raises:
         FileError: The table lacks the column that `by`, `trend` or `positive` needs, or the probabilities that
@@ -223,7 +223,7 @@ def _expected(
 def _class_shares(
     table: ReportTable, rows: _RowsOfTable | None, reference: Answers, options: ReportOptions, positive: str | None
 ) -> ClassShares | None:
-    """Return the class shares of the answers without a label; None if there are none.
+    """Return the class shares of the answers; None if every answer has a label.
 
     Raises:
         FileError: The answers or the reference do not have the probabilities of the same classes.
@@ -248,7 +248,7 @@ def _class_shares(
     labels_R = np.argsort(order)[label_R[known_R]]
     return shares_of_rows(
         classes,
-        p_NC[label_N < 0],
+        p_NC,
         (p_NC[label_N >= 0], label_N[label_N >= 0]),
         (reference_RC[known_R][:, order], labels_R),
         confidence=options.level,

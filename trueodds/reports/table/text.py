@@ -89,7 +89,7 @@ def _expected(expected: ExpectedDecisions) -> list[str]:
 
 
 def _class_shares(shares: ClassShares) -> list[str]:
-    """Format the class shares of the answers without a label."""
+    """Format the class shares of the answers."""
     lines = ["Class shares without labels", shares.reading]
     if not shares.classes:
         return lines
