@@ -11,7 +11,7 @@ from scipy.special import expit, softmax
 
 from trueodds import cli
 from trueodds.metrics import CalibrationSums, prior_shift
-from trueodds.reports.prior_shift import CONDITION, contradiction
+from trueodds.reports.before_labels.class_shares import CONDITION, contradiction
 from trueodds.sums.positive import PositiveClass
 
 
@@ -49,7 +49,7 @@ def test_text_page_and_json_have_the_numbers_of_the_library(tmp_path: Path, caps
         assert shift.test is not None and part["p_value"] == pytest.approx(shift.test.p_value)
         one, own = part["classes"][1], shift.em[1]
         assert (one["name"], one["reference"]) == ("fraud", pytest.approx(known[1].mean()))
-        assert own.lower is not None and own.lower < new[1].mean() < own.upper  # type: ignore[operator]
+        assert own.lower is not None and own.lower < new[1].mean() < own.upper
         for name, share in (("em", own), ("bbse", shift.bbse[1])):
             assert one[name] == pytest.approx(vars(share))
         text, shown = capsys.readouterr().out, page.read_text()

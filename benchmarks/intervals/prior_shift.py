@@ -27,7 +27,7 @@ from scipy.special import expit, softmax
 
 from benchmarks.record import RESULTS, Run, options_parser, whole_from
 from trueodds.metrics import CalibrationSums, PriorShift, prior_shift
-from trueodds.reports.prior_shift import contradiction
+from trueodds.reports.before_labels.class_shares import contradiction
 from trueodds.sums.positive import PositiveClass
 
 Array = npt.NDArray[np.float64]

@@ -1,10 +1,9 @@
 """The alarm: sequential evidence that a version's confidences are wrong, and the actions that follow."""
 
 from service.alarm.advice import advice_of
-from service.alarm.class_shares import class_shares_of
 from service.alarm.coverage import COVERAGE, CoverageState
 from service.alarm.coverage_readings import set_coverage
-from service.alarm.expected_results import expected_of
+from service.alarm.expected_results import class_shares_of, expected_of
 from service.alarm.group_readings import group_alarms
 from service.alarm.groups import GROUPS, GroupState
 from service.alarm.promise import PROMISE, PromiseState

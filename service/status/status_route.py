@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Literal
 
 import orjson
@@ -138,8 +139,8 @@ async def metrics(request: Request) -> Response:
         sets = await _read_sets(runtime, version, sums)
         groups = await _read_groups(runtime, version)
         expected, shares = await _read_expectation(runtime, version, sums, alarm[1])
-        watched = {"sets": sets, "groups": groups, "expected": expected, "class_shares": shares}
-        states.append(VersionState(version, sums, *alarm, acting, matured, **watched))
+        state = VersionState(version, sums, *alarm, acting, matured, sets=sets, groups=groups, expected=expected)
+        states.append(replace(state, class_shares=shares))
     held = await runtime.store.read_held()
     of_questions = await runtime.store.read_questions(), await runtime.store.read_notices()
     archive = await runtime.store.read_archive()

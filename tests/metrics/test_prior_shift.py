@@ -101,7 +101,7 @@ def test_two_classes_in_closed_form() -> None:
     shift = prior_shift_of_scores(p_SC, answers_S, rows_SC)
     w = (0.31 - 0.1) / (0.8 - 0.1)
     one, other = shift.bbse[1], shift.bbse[0]
-    assert (one.value, other.value) == (pytest.approx(w), pytest.approx(1 - w))
+    assert one.value == pytest.approx(w) and other.value == pytest.approx(1 - w)
     n, z = 1000, 1.959964
     share = {k: (a * n / (n + 4) + 0.45 * 4 / (n + 4)) for k, a in (("tpr", 0.8), ("fpr", 0.1))}
     v1, v0 = (share[k] * (1 - share[k]) / 0.7**2 for k in ("tpr", "fpr"))
@@ -109,7 +109,8 @@ def test_two_classes_in_closed_form() -> None:
         assert c is not None
         variance = (c * v1 + (1 - c) * v0) / 2000 + (c**2 * v1 + (1 - c) ** 2 * v0) / n
         assert (w - c) ** 2 == pytest.approx(z**2 * variance, rel=1e-4)
-    assert other.lower == pytest.approx(1 - one.upper) and other.upper == pytest.approx(1 - one.lower)  # type: ignore[operator]
+    assert one.lower is not None and one.upper is not None
+    assert other.lower == pytest.approx(1 - one.upper) and other.upper == pytest.approx(1 - one.lower)
 
 
 def test_mixture_test_twin_and_its_level() -> None:
@@ -232,7 +233,7 @@ def test_too_few_rows_or_scores_are_refused_in_words() -> None:
         (lambda p, y: prior_shift(p * 2, p, y), "holds 1.99"),
         (lambda p, y: prior_shift(p, p, y, level=1.0), "level"),
         (lambda p, y: prior_shift_of_scores(p, np.ones(3), np.ones(p.shape)), "a count for each score"),
-        (lambda p, y: prior_shift_of_scores(p, -np.ones(len(p)), np.ones(p.shape)), "0 or more"),
+        (lambda p, y: prior_shift_of_scores(p, -np.ones(len(p)), np.ones(p.shape)), "answers holds the count -1"),
         (lambda p, y: prior_shift_of_scores(np.full((2, 101), 1 / 101), [1, 1], np.ones((2, 101))), "2 to 100"),
     ],
 )

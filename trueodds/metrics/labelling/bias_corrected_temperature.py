@@ -7,8 +7,7 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize
-from scipy.special import log_softmax, softmax
+import scipy
 
 from trueodds.sums.inputs import Array
 
@@ -50,7 +49,7 @@ class BiasCorrectedTemperature:
         start = np.concatenate([[1.0], np.zeros(p_SC.shape[1])])
 
         def loss(x: Array) -> tuple[float, Array]:
-            log_q_SC = log_softmax(x[0] * log_SC + x[1:], axis=1)
+            log_q_SC = scipy.special.log_softmax(x[0] * log_SC + x[1:], axis=1)
             off_SC = total_S * np.exp(log_q_SC) - counts_SC
             slope = np.concatenate([[(off_SC * log_SC).sum()], off_SC.sum(axis=0)])
             value = -float((counts_SC * log_q_SC).sum()) + PENALTY / 2 * float(((x - start) ** 2).sum())
@@ -58,13 +57,13 @@ class BiasCorrectedTemperature:
 
         bounds = [(0.0, LARGEST_SLOPE), *[(None, None)] * p_SC.shape[1]]
         options = {"ftol": 1e-13, "gtol": 1e-9, "maxiter": 1000}
-        x = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+        x = scipy.optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
         return cls(float(x[0]), tuple((x[1:] - x[1:].mean()).tolist()))
 
     def __call__(self, probabilities: npt.ArrayLike) -> Array:
         """Return calibrated probabilities (N, C) of served ones."""
         log_NC = np.log(np.maximum(np.asarray(probabilities, np.float64), SMALLEST))
-        p_NC: Array = softmax(self.slope * log_NC + np.array(self.bias), axis=1)
+        p_NC: Array = scipy.special.softmax(self.slope * log_NC + np.array(self.bias), axis=1)
         return p_NC
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import chi2
+import scipy
 
 from trueodds.sums.inputs import Array
 
@@ -85,7 +85,8 @@ def mixture_test(p_SC: Array, answers_S: Array, rows_SC: Array, w_C: Array) -> M
         return None
     m, n_C = answers_S.sum(), rows_SC.sum(axis=0)
     answers_M = np.bincount(cell_S[used_S], answers_S[used_S], cells).astype(np.float64)
-    rows_MC = np.stack([np.bincount(cell_S[used_S], rows_SC[used_S, y], cells) for y in range(classes)], axis=1)
+    rows_MC: Array = np.zeros((cells, classes))
+    np.add.at(rows_MC, cell_S[used_S], rows_SC[used_S])
     smooth_MC, w_C = _pooled(answers_M, rows_MC, w_C)
     mixed_M = smooth_MC @ w_C
     variance_MM = (np.diag(mixed_M) - np.outer(mixed_M, mixed_M)) / m
@@ -98,7 +99,7 @@ def mixture_test(p_SC: Array, answers_S: Array, rows_SC: Array, w_C: Array) -> M
     columns = np.linalg.solve(root, (share_MC[:, :-1] - share_MC[:, -1:])[:-1])
     rest = gap - columns @ np.linalg.lstsq(columns, gap, rcond=None)[0]
     statistic, degrees = float(rest @ rest), cells - classes
-    return MixtureTest(float(chi2.sf(statistic, degrees)), statistic, degrees, cells)
+    return MixtureTest(float(scipy.special.chdtrc(degrees, statistic)), statistic, degrees, cells)
 
 
 def _pooled(answers_M: Array, rows_MC: Array, w_C: Array) -> tuple[Array, Array]:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
+import scipy
 
 from trueodds.metrics.labelling.bias_corrected_temperature import BiasCorrectedTemperature, mixture_shares
 from trueodds.metrics.labelling.mixture_test import MixtureTest, mixture_test
-from trueodds.sums.inputs import Array, check_labels, check_level, check_probabilities
+from trueodds.sums.inputs import Array, as_numbers, check_labels, check_level, check_probabilities
 from trueodds.texts import plural
 
 FEWEST_ROWS = 20
@@ -162,7 +162,7 @@ def prior_shift(
             f"probabilities have {p_NC.shape[1]} classes, those of the reference {reference_RC.shape[1]}; give the same"
             " classes in the same order"
         )
-    labels_R = check_labels(reference_labels, len(reference_RC), reference_RC.shape[1])
+    labels_R = check_labels(reference_labels, len(reference_RC), reference_RC.shape[1], "reference_labels")
     rows_SC = np.zeros((len(p_NC) + len(reference_RC), p_NC.shape[1]))
     rows_SC[len(p_NC) + np.arange(len(labels_R)), labels_R] = 1
     answers_S = np.concatenate([np.ones(len(p_NC)), np.zeros(len(labels_R))])
@@ -188,7 +188,8 @@ def prior_shift_of_scores(
     """
     check_level(level)
     p_SC = np.clip(check_probabilities(probabilities).astype(np.float64), 0.0, 1.0)
-    answers_S, rows_SC = np.asarray(answers, np.float64), np.asarray(reference, np.float64)
+    answers_S = as_numbers(answers, "answers").astype(np.float64)
+    rows_SC = as_numbers(reference, "reference").astype(np.float64)
     classes = p_SC.shape[1]
     if not 2 <= classes <= MOST_CLASSES:
         raise ValueError(f"there are {plural(classes, 'class', 'classes')}; allowed are 2 to {MOST_CLASSES}")
@@ -197,9 +198,10 @@ def prior_shift_of_scores(
             f"answers have shape {answers_S.shape} and the reference {rows_SC.shape}; expected ({len(p_SC)},) and"
             f" {p_SC.shape}, a count for each score"
         )
-    if not (np.isfinite(answers_S).all() and np.isfinite(rows_SC).all() and min(answers_S.min(), rows_SC.min()) >= 0):
-        raise ValueError("a count of answers or reference rows is negative or not a number; counts are 0 or more")
-    return _Estimation(p_SC, answers_S, rows_SC, float(norm.ppf((1 + level) / 2))).result()
+    for name, counts in (("answers", answers_S), ("reference", rows_SC)):
+        if (bad := counts[~(np.isfinite(counts) & (counts >= 0))]).size:
+            raise ValueError(f"{name} holds the count {bad[0]:g}; allowed are finite numbers from 0 on")
+    return _Estimation(p_SC, answers_S, rows_SC, float(scipy.special.ndtri((1 + level) / 2))).result()
 
 
 class _Estimation:

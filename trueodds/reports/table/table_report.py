@@ -12,13 +12,13 @@ from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
 from trueodds.metrics import CalibrationRows
 from trueodds.processes.choices import MOST_RATIO, TOLERANCE, ReportBy, TrendUnit
+from trueodds.reports.before_labels.class_shares import shares_of_rows
+from trueodds.reports.before_labels.expected_results import LabelEvidence, expected_of_classes, expected_of_positive
 from trueodds.reports.composition import report_of
 from trueodds.reports.data import LabelledRows
-from trueodds.reports.expected_results import LabelEvidence, expected_of_classes, expected_of_positive
 from trueodds.reports.first_checks import first_checks, is_off
 from trueodds.reports.labelling import labelling_of
 from trueodds.reports.options import ReportOptions
-from trueodds.reports.prior_shift import shares_of_rows
 from trueodds.reports.resolution import RoundedFigures, rounded_figures
 from trueodds.reports.schemas import MOST_MINUTES, ClassShares, ExpectedDecisions, Labelling, Report, Unit, Verdict
 from trueodds.reports.slices import slices_of, sources_of, tags_of, trend_of

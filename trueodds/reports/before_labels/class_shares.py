@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
+import scipy
 
 from trueodds import metrics
 from trueodds.metrics import CELLS, CalibrationSums, PriorShare, PriorShift
@@ -64,7 +64,7 @@ def class_shares(
     else:
         about = _most_changed(shift) if positive is None else positive
         told = (about,) if len(classes) == 2 else range(len(classes))
-        z = float(norm.ppf(1 - (1 - confidence) / (2 if len(classes) == 2 else 2 * len(classes))))
+        z = float(scipy.special.ndtri(1 - (1 - confidence) / (2 if len(classes) == 2 else 2 * len(classes))))
         changed = [classes[k] for k in told if _has_changed(at_once, k, z)]
         reading = f"{_sentence(shift, about, classes[about], rows, confidence)} {_change(changed)} {condition}"
     return ClassShares(
