@@ -136,7 +136,7 @@ def looks(seed: int) -> list[str | None]:
     for n in range(150, 601, 150) if shift.refusal is None else ():
 
         def sums(label: int, share: float, n: int = n) -> CalibrationSums:
-            corrected_NC = shift.corrected(both(p_N[:n]), label=label, share=share)
+            corrected_NC = shift.correct(both(p_N[:n]), label=label, share=share)
             return PositiveClass.sums_of(corrected_NC[:, label], y_N[:n] == label)
 
         found.append(contradiction(shift, ("ok", "fraud"), sums))

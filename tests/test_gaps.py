@@ -139,7 +139,7 @@ def calls() -> list[Call]:
         call_of("from_top", CalibrationSums.from_top),
         call_of("OrderedSums", metrics.OrderedSums.from_probabilities),
         call_of("CalibrationRows", metrics.CalibrationRows.of),
-        call_of("PriorShift", metrics.prior_shift(SCORES, SCORES, np.arange(400) % 2).corrected),
+        call_of("PriorShift", metrics.prior_shift(SCORES, SCORES, np.arange(400) % 2).correct),
     ]
     for name in metrics.__all__:
         value = getattr(metrics, name)

@@ -257,7 +257,7 @@ def withdrawn_after(found: PriorShift, p_NC: Array, y_N: Labels) -> int | None:
     for n in range(STEP, LABELS + 1, STEP):
 
         def sums_of_labels(label: int, share: float, n: int = n) -> CalibrationSums:
-            p_N = found.corrected(p_NC[:n], label=label, share=share)[:, label]
+            p_N = found.correct(p_NC[:n], label=label, share=share)[:, label]
             return PositiveClass.sums_of(p_N, y_N[:n] == label)
 
         if contradiction(found, ("0", "1"), sums_of_labels):

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.intervals.prior_shift import POPULATIONS, SEED, reference_rows
+from benchmarks.intervals.prior_shift import POPULATIONS, SEED, Array, Labels, reference_rows
 from benchmarks.record import RESULTS, Run, options_parser
 from trueodds.metrics import prior_shift
-from trueodds.metrics.labelling.bias_corrected_temperature import mixture_shares
+from trueodds.metrics.labelling.reference_calibrator import mixture_shares
 
 RESULT = RESULTS / "quantification_oracle.json"
 REFERENCE, ANSWERS = 3_000, 2_000
@@ -48,16 +48,21 @@ class Comparison:
         return em, bbse, plain
 
 
+def rows_of(name: str, shift: str) -> tuple[Array, Labels, Array]:
+    """Draw reference rows with their labels, and answers, of one population."""
+    population = next(one for one in POPULATIONS if one.name == name)
+    rng = np.random.default_rng([SEED, *name.encode(), *shift.encode()])
+    known_RC, y_R = reference_rows(population, REFERENCE, rng)
+    x_NC, _ = population.draw(ANSWERS, population.new[shift], rng)
+    return known_RC, y_R, population.served(x_NC)
+
+
 def compare(name: str, shift: str) -> Comparison | None:
     """Estimate the shares of one draw by both libraries; None if TrueOdds' test rejects."""
     from quapy.method.aggregative import ACC, EMQ  # type: ignore[import-not-found]
     from sklearn.linear_model import LogisticRegression
 
-    population = next(one for one in POPULATIONS if one.name == name)
-    rng = np.random.default_rng([SEED, *name.encode(), *shift.encode()])
-    known_RC, y_R = reference_rows(population, REFERENCE, rng)
-    x_NC, _ = population.draw(ANSWERS, population.new[shift], rng)
-    p_NC = population.served(x_NC)
+    known_RC, y_R, p_NC = rows_of(name, shift)
     found = prior_shift(p_NC, known_RC, y_R)
     if found.refusal is not None:
         return None
@@ -89,7 +94,7 @@ def markdown(record: dict[str, Any]) -> str:
     ]
     for row in record["rows"]:
         em, bbse, plain = row["differences"]
-        lines.append(f"| {row['population']} | {row['shift']} | {em:.4f} | {bbse:.1e} | {plain:.1e} |")
+        lines.append(f"| {row['population']} | {row['shift']} | {em:.1e} | {bbse:.1e} | {plain:.1e} |")
     return "\n".join(lines)
 
 

@@ -1,6 +1,6 @@
-"""What is said of a version before labels come, and withdrawn once labels contradict it.
+"""Results of a version before labels come: expected precision and recall, and class shares under prior shift.
 
-That is expected precision and recall of the answers without a label, and class shares under prior shift.
+Labels that contradict them withdraw them.
 """
 
 from __future__ import annotations

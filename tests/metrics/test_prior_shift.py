@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
 from scipy.stats import kstest
 
+from benchmarks.library.quantification_oracle import RESULT, rows_of
 from trueodds.metrics import PriorShift, prior_shift, prior_shift_of_scores
-from trueodds.metrics.labelling.bias_corrected_temperature import BiasCorrectedTemperature, mixture_shares
 from trueodds.metrics.labelling.mixture_test import mixture_test, score_cells
+from trueodds.metrics.labelling.reference_calibrator import ReferenceCalibrator, mixture_shares
 
+ORACLE = json.loads(RESULT.read_text(encoding="utf-8"))
 Rows = tuple[np.ndarray, np.ndarray]
 
 
@@ -62,7 +66,7 @@ def test_em_is_the_maximum_and_counts_are_repeated_rows() -> None:
 def test_bias_corrected_temperature_twin() -> None:
     rng = np.random.default_rng(2)
     p_NC, y_N = classes(rng, 400, np.array([0.5, 0.3, 0.2]), 1.0)
-    one = BiasCorrectedTemperature.fit(p_NC, np.eye(3)[y_N])
+    one = ReferenceCalibrator.fit(p_NC, np.eye(3)[y_N])
 
     def loss(x: np.ndarray) -> float:
         total = 5e-4 * ((x - [1, 0, 0, 0]) ** 2).sum()
@@ -91,6 +95,20 @@ def test_without_a_shift_the_shares_are_those_of_the_reference() -> None:
     for shares in (shift.em, shift.bbse):
         assert [one.value for one in shares] == pytest.approx(shift.reference_shares, abs=1e-3)
         assert all(one.lower < one.value < one.upper for one in shares)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("shift", ["none", "far"])
+@pytest.mark.parametrize("name", ["too dull, shifted", "heavy tails", "3 classes"])
+def test_quapy_gives_the_same_shares(name: str, shift: str) -> None:
+    """The committed numbers of QuaPy's EMQ with BCTS and of its ACC, on the same rows."""
+    (theirs,) = (row for row in ORACLE["rows"] if (row["population"], row["shift"]) == (name, shift))
+    known_RC, y_R, p_NC = rows_of(name, shift)
+    found = prior_shift(p_NC, known_RC, y_R)
+    assert [one.value for one in found.bbse] == pytest.approx(theirs["quapy_bbse"], abs=1e-9)
+    assert [one.value for one in found.em] == pytest.approx(theirs["quapy_em"], abs=2e-4)
+    prior_C = found.reference_shares
+    plain_C = mixture_shares(p_NC / prior_C, np.ones(len(p_NC)), prior_C)
+    assert plain_C == pytest.approx(theirs["quapy_plain_em"], abs=1e-6)
 
 
 def test_two_classes_in_closed_form() -> None:
@@ -188,20 +206,20 @@ def test_other_changes_make_it_silent() -> None:
     assert shift.refusal is not None and "p(x | y) has changed" in shift.refusal
     assert (shift.em, shift.bbse, shift.calibrator) == ((), (), None)
     with pytest.raises(ValueError, match="there are no class shares: p\\(x"):
-        shift.corrected([[0.5, 0.5]])
+        shift.correct([[0.5, 0.5]])
 
 
 def test_corrected_probabilities_hold_under_the_new_shares() -> None:
     rng = np.random.default_rng(7)
     known, (p_NC, y_N) = rows(rng, 5_000, 0.5), rows(rng, 5_000, 0.1)
     shift = prior_shift(p_NC, *known)
-    corrected_NC = shift.corrected(p_NC)
+    corrected_NC = shift.correct(p_NC)
     assert corrected_NC.sum(axis=1) == pytest.approx(1)
     assert corrected_NC[:, 1].mean() == pytest.approx(shift.em[1].value, abs=1e-4)  # what the EM solves
     high_N = corrected_NC[:, 1] > 0.3
     assert y_N[high_N].mean() == pytest.approx(corrected_NC[high_N, 1].mean(), abs=0.05)
     assert abs(y_N[high_N].mean() - p_NC[high_N, 1].mean()) > 0.1
-    replaced_NC = shift.corrected(p_NC, label=1, share=shift.reference_shares[1])
+    replaced_NC = shift.correct(p_NC, label=1, share=shift.reference_shares[1])
     assert shift.calibrator is not None and replaced_NC == pytest.approx(shift.calibrator(p_NC))
 
 

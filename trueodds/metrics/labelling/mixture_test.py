@@ -87,7 +87,7 @@ def mixture_test(p_SC: Array, answers_S: Array, rows_SC: Array, w_C: Array) -> M
     answers_M = np.bincount(cell_S[used_S], answers_S[used_S], cells).astype(np.float64)
     rows_MC: Array = np.zeros((cells, classes))
     np.add.at(rows_MC, cell_S[used_S], rows_SC[used_S])
-    smooth_MC, w_C = _pooled(answers_M, rows_MC, w_C)
+    smooth_MC, w_C = _pool(answers_M, rows_MC, w_C)
     mixed_M = smooth_MC @ w_C
     variance_MM = (np.diag(mixed_M) - np.outer(mixed_M, mixed_M)) / m
     scale_C = w_C**2 / n_C
@@ -102,7 +102,7 @@ def mixture_test(p_SC: Array, answers_S: Array, rows_SC: Array, w_C: Array) -> M
     return MixtureTest(float(scipy.special.chdtrc(degrees, statistic)), statistic, degrees, cells)
 
 
-def _pooled(answers_M: Array, rows_MC: Array, w_C: Array) -> tuple[Array, Array]:
+def _pool(answers_M: Array, rows_MC: Array, w_C: Array) -> tuple[Array, Array]:
     """Return P and w as the answers and the reference rows together estimate them under the hypothesis.
 
     Each answer counts for the classes by its posterior probability (EM of the joint likelihood). The variance of a

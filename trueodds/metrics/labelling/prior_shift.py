@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from trueodds.metrics.labelling.bias_corrected_temperature import BiasCorrectedTemperature, mixture_shares
 from trueodds.metrics.labelling.mixture_test import MixtureTest, mixture_test
+from trueodds.metrics.labelling.reference_calibrator import ReferenceCalibrator, mixture_shares
 from trueodds.sums.inputs import Array, as_numbers, check_labels, check_level, check_probabilities
 from trueodds.texts import plural
 
@@ -55,7 +55,7 @@ class PriorShift:
     """Test that the reference's score distributions can give those of the answers. None: it was not possible."""
     refusal: str | None
     """Why nothing can be said. None: the shares are there."""
-    calibrator: BiasCorrectedTemperature | None
+    calibrator: ReferenceCalibrator | None
     """Calibrator of the EM, fitted on the reference rows."""
 
     @property
@@ -65,7 +65,7 @@ class PriorShift:
         share_C: Array = rows_C / rows_C.sum()
         return share_C
 
-    def corrected(self, probabilities: npt.ArrayLike, *, label: int | None = None, share: float | None = None) -> Array:
+    def correct(self, probabilities: npt.ArrayLike, *, label: int | None = None, share: float | None = None) -> Array:
         """Return probabilities that hold under the new shares: p'(y | x) ~ p(y | x) w_y / pi_y.
 
         Here p is calibrated by `calibrator`, pi are the shares of the reference, and w those of the EM.
@@ -213,15 +213,15 @@ class _Estimation:
 
     def result(self) -> PriorShift:
         if (refusal := self._too_few()) is not None:
-            return self._refused(refusal)
-        calibrator = BiasCorrectedTemperature.fit(self._p_SC, self._rows_SC)
+            return self._refuse(refusal)
+        calibrator = ReferenceCalibrator.fit(self._p_SC, self._rows_SC)
         ratio_SC = calibrator(self._p_SC) * (self._rows_C.sum() / self._rows_C)
         w_C = mixture_shares(ratio_SC, self._answers_S, self._rows_C / self._rows_C.sum())
         test = mixture_test(self._p_SC, self._answers_S, self._rows_SC, w_C)
         if test is None:
-            return self._refused("the scores have too few different values to test that p(x | y) is unchanged")
+            return self._refuse("the scores have too few different values to test that p(x | y) is unchanged")
         if test.p_value < ERROR:
-            return self._refused(
+            return self._refuse(
                 "p(x | y) has changed as well: no shares of the reference's classes give the answers' distribution of"
                 f" scores (p = {test.p_value:.2g})",
                 test,
@@ -231,7 +231,7 @@ class _Estimation:
         phi_SC = ratio_SC * inside_C
         em = self._shares(phi_SC / phi_SC.sum(axis=1, keepdims=True), w_C, w_C)
         if em is None:
-            return self._refused("the scores of the reference rows do not tell the classes apart", test)
+            return self._refuse("the scores of the reference rows do not tell the classes apart", test)
         bbse = self._shares(np.eye(len(w_C))[self._p_SC.argmax(axis=1)], None, w_C)
         return self._with(em=em, bbse=bbse or (NO_SHARE,) * len(w_C), test=test, calibrator=calibrator)
 
@@ -274,22 +274,22 @@ class _Estimation:
         variance_CC: Array = np.maximum(share_SC.T @ psi_SC**2 - mean_CC**2, 0.0)
         return variance_CC
 
-    def _share(self, k: int, solved: float, value: float, w_C: Array, v_C: Array) -> PriorShare:
-        """Return the share of class k with the c of (solved - c)^2 <= z^2 V(c) inside [0, 1]."""
+    def _share(self, k: int, solution: float, value: float, w_C: Array, v_C: Array) -> PriorShare:
+        """Return the share of class k with the c of (solution - c)^2 <= z^2 V(c) inside [0, 1]."""
         others_C = np.where(np.arange(len(w_C)) == k, 0.0, np.maximum(w_C, 1e-12))
         u_C = others_C / others_C.sum()
         mean, square = float(u_C @ v_C), float((u_C**2 * v_C / self._rows_C).sum())
         z2, m, own = self._z**2, self._answers, v_C[k] / self._rows_C[k]
         c_G = np.linspace(0, 1, 2001)
         a = 1 - z2 * (own + square)
-        b = -2 * solved - z2 * ((v_C[k] - mean) / m - 2 * square)
-        c = solved**2 - z2 * (mean / m + square)
+        b = -2 * solution - z2 * ((v_C[k] - mean) / m - 2 * square)
+        c = solution**2 - z2 * (mean / m + square)
         ends = [root.real for root in np.roots([a, b, c]) if abs(root.imag) < 1e-12 and 0 <= root.real <= 1]
         inside_G = c_G[(a * c_G + b) * c_G + c <= 0]
         candidates = [value, *ends, *inside_G]
         return PriorShare(value, float(min(candidates)), float(max(candidates)))
 
-    def _refused(self, refusal: str, test: MixtureTest | None = None) -> PriorShift:
+    def _refuse(self, refusal: str, test: MixtureTest | None = None) -> PriorShift:
         return self._with(refusal=refusal, test=test)
 
     def _with(
@@ -298,7 +298,7 @@ class _Estimation:
         bbse: tuple[PriorShare, ...] = (),
         test: MixtureTest | None = None,
         refusal: str | None = None,
-        calibrator: BiasCorrectedTemperature | None = None,
+        calibrator: ReferenceCalibrator | None = None,
     ) -> PriorShift:
         rows = tuple(int(n) for n in self._rows_C)
         return PriorShift(int(self._answers), rows, em, bbse, test, refusal, calibrator)

@@ -53,7 +53,7 @@ def class_shares(
         positive: Index of the positive class of two, which the reading is about.
     """
     p_value = None if shift.test is None else shift.test.p_value
-    refused = None if shift.refusal is None else _named(shift.refusal, classes)
+    refused = None if shift.refusal is None else _name_class(shift.refusal, classes)
     withdrawn = None if refused else contradiction(shift, classes, sums_of_labels) if labels else None
     rows = sum(shift.reference_rows)
     condition, shown = _condition(p_value, labels), refused is None and withdrawn is None
@@ -62,7 +62,7 @@ def class_shares(
     elif withdrawn is not None:
         reading = f"Withdrawn: there are no class shares, because labels contradict them. {withdrawn}"
     else:
-        about = _most_changed(shift) if positive is None else positive
+        about = _largest_change(shift) if positive is None else positive
         told = (about,) if len(classes) == 2 else range(len(classes))
         z = float(scipy.special.ndtri(1 - (1 - confidence) / (2 if len(classes) == 2 else 2 * len(classes))))
         changed = [classes[k] for k in told if _has_changed(at_once, k, z)]
@@ -107,7 +107,7 @@ def shares_of_rows(
     shift = metrics.prior_shift(p_NC, *reference, level=confidence)
 
     def sums_of_labels(label: int, share: float) -> CalibrationSums:
-        p_L = shift.corrected(labelled_LC, label=label, share=share)[:, label]
+        p_L = shift.correct(labelled_LC, label=label, share=share)[:, label]
         return PositiveClass.sums_of(p_L, label_L == label)
 
     return class_shares(
@@ -159,7 +159,7 @@ def shares_of_cells(
     occupied = np.flatnonzero(count_C)
 
     def sums_of_labels(label: int, share: float) -> CalibrationSums:
-        p_G = shift.corrected(p_SC, label=label, share=share)[cell_C[occupied], label]
+        p_G = shift.correct(p_SC, label=label, share=share)[cell_C[occupied], label]
         right_G = positives_C[occupied] if label else count_C[occupied] - positives_C[occupied]
         cells_KC = np.zeros_like(labelled.cells)
         for row, value_G in enumerate((count_C[occupied], count_C[occupied] * p_G, right_G)):
@@ -217,7 +217,7 @@ def _middle(low: float, high: float) -> float:
     return float(odds / (1 + odds))
 
 
-def _named(refusal: str, classes: Sequence[str]) -> str:
+def _name_class(refusal: str, classes: Sequence[str]) -> str:
     """Name the class of a refusal, which the metric knows by its number."""
     for k, name in enumerate(classes):
         if refusal.startswith(f"class {k} "):
@@ -238,7 +238,7 @@ def _has_changed(shift: PriorShift, k: int, z: float) -> bool:
     return (share - one.value) ** 2 > half**2 + z**2 * sampling
 
 
-def _most_changed(shift: PriorShift) -> int:
+def _largest_change(shift: PriorShift) -> int:
     """Return the class whose share has changed most."""
     return int(np.abs(np.array([one.value for one in shift.em], float) - shift.reference_shares).argmax())
 
@@ -257,11 +257,11 @@ def _sentence(shift: PriorShift, k: int, name: str, rows: int, confidence: float
     )
 
 
-def _change(changed: Sequence[str]) -> str:
-    if not changed:
+def _change(names: Sequence[str]) -> str:
+    if not names:
         return "No change of the class shares is shown."
-    named = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
-    whose = f"share of {named} has" if len(changed) == 1 else f"shares of {named} have"
+    listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    whose = f"share of {listed} has" if len(names) == 1 else f"shares of {listed} have"
     return (
         f"The {whose} changed, so the served probabilities do not hold on these answers. Nor does what is"
         " expected by them."

@@ -21,8 +21,10 @@ EM_PRECISION = 1e-9
 
 
 @dataclass(frozen=True)
-class BiasCorrectedTemperature:
+class ReferenceCalibrator:
     """Temperature with a bias of each class (BCTS): softmax(slope * log p + bias), p being served probabilities.
+
+    It is that of the calibrator `bcts`, but of probabilities in place of logits, and of counts by score.
 
     The served probabilities may already be calibrated; then the slope is near 1 and the bias near 0. With its biases,
     the mean probability of each class is its share among the rows of the fit. The EM needs this.
