@@ -30,7 +30,14 @@ WORST_CONDITION = 1e6
 
 @dataclass(frozen=True)
 class PriorShare:
-    """Share of a class among answers without a label, with its interval. None: the scores do not determine it."""
+    """Share of a class among answers without a label, with its interval. None: the scores do not determine it.
+
+    Examples:
+        >>> p, rows = [[0.9, 0.1], [0.6, 0.4], [0.4, 0.6], [0.1, 0.9]], [[40, 5], [30, 15], [15, 30], [5, 40]]
+        >>> one = metrics.prior_shift_of_scores(p, [80, 60, 40, 20], rows).em[1]
+        >>> round(one.value, 2), one.lower < one.value < one.upper
+        (0.12, True)
+    """
 
     value: float | None
     lower: float | None
@@ -42,7 +49,14 @@ NO_SHARE = PriorShare(None, None, None)
 
 @dataclass(frozen=True)
 class PriorShift:
-    """Class shares of answers under prior shift, or why there are none."""
+    """Class shares of answers under prior shift, or why there are none.
+
+    Examples:
+        >>> p, rows = [[0.9, 0.1], [0.6, 0.4], [0.4, 0.6], [0.1, 0.9]], [[40, 5], [30, 15], [15, 30], [5, 40]]
+        >>> shift = metrics.prior_shift_of_scores(p, [4, 3, 2, 1], rows)
+        >>> shift.refusal, shift.em
+        ('there are 10 answers; at least 50 are needed', ())
+    """
 
     answers: int
     reference_rows: tuple[int, ...]
@@ -153,7 +167,7 @@ def prior_shift(
         ...     return np.stack([1 - p, p], axis=1), labels
         >>> shift = metrics.prior_shift(rows(2000, 0.2)[0], *rows(2000, 0.5))
         >>> one = shift.em[1]
-        >>> round(one.value, 1), one.lower < 0.2 < one.upper, round(shift.reference_shares[1], 1)
+        >>> round(one.value, 1), one.lower < 0.2 < one.upper, round(float(shift.reference_shares[1]), 1)
         (0.2, True, 0.5)
     """
     p_NC, reference_RC = check_probabilities(probabilities), check_probabilities(reference_probabilities)
@@ -185,6 +199,12 @@ def prior_shift_of_scores(
 
     Raises:
         ValueError: As `prior_shift` does; or counts are negative, or have other shapes.
+
+    Examples:
+        >>> p, rows = [[0.9, 0.1], [0.6, 0.4], [0.4, 0.6], [0.1, 0.9]], [[40, 5], [30, 15], [15, 30], [5, 40]]
+        >>> shift = metrics.prior_shift_of_scores(p, [90, 90, 90, 90], rows)
+        >>> [round(one.value, 2) for one in shift.bbse], shift.test.cells
+        ([0.5, 0.5], 4)
     """
     check_level(level)
     p_SC = np.clip(check_probabilities(probabilities).astype(np.float64), 0.0, 1.0)
