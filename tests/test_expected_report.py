@@ -13,7 +13,12 @@ from trueodds import cli
 from trueodds.bundle import Reference
 from trueodds.metrics import CELLS, CalibrationRows, CalibrationSums, cell_of, expected_decisions
 from trueodds.reports import ReportOptions
-from trueodds.reports.expected_results import CONDITION, LabelEvidence, expected_of_acting, expected_of_positive
+from trueodds.reports.before_labels.expected_results import (
+    CONDITION,
+    LabelEvidence,
+    expected_of_acting,
+    expected_of_positive,
+)
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.positive import PositiveClass, PositiveSums
 

@@ -32,6 +32,8 @@ TOP, RIGHT = P.max(axis=1), P.argmax(axis=1) == Y
 VOTES = RNG.integers(1, 5, (N, 2))
 SUMS = CalibrationSums.from_top(TOP, RIGHT)
 COUNTS = SUMS.cells[0] * 3
+SCORES = np.stack([1 - (s := (np.arange(400) % 2 + RNG.uniform(0, 2, 400)) / 3), s], axis=1)
+"""Scores that tell two classes apart, for the class shares of a prior shift."""
 
 Array = np.ndarray[Any, Any]
 OF_ROWS: dict[str, Array] = {"probabilities": P, "labels": Y}
@@ -74,6 +76,8 @@ OTHERS: dict[str, dict[str, Array]] = {
     "thresholds": OF_P,
     "decision_cost": OF_P,
     "CalibrationRows": {"probabilities": P[:, 1]},
+    "prior_shift": {"probabilities": P, "reference_probabilities": P, "reference_labels": Y},
+    "prior_shift_of_scores": {"probabilities": P, "answers": np.full(N, 9.0), "reference": np.full((N, 2), 9.0)},
     "expected_decisions": {"probabilities": P[:, 1], "counts": np.full(N, 2.0)},
 }
 GIVEN: dict[str, Any] = {
@@ -135,6 +139,7 @@ def calls() -> list[Call]:
         call_of("from_top", CalibrationSums.from_top),
         call_of("OrderedSums", metrics.OrderedSums.from_probabilities),
         call_of("CalibrationRows", metrics.CalibrationRows.of),
+        call_of("PriorShift", metrics.prior_shift(SCORES, SCORES, np.arange(400) % 2).correct),
     ]
     for name in metrics.__all__:
         value = getattr(metrics, name)
@@ -172,7 +177,7 @@ def test_the_walk_meets_every_public_function_that_takes_arrays() -> None:
         for _, f in inspect.getmembers(c, lambda f: inspect.isfunction(f) or inspect.ismethod(f))
         if f.__name__[0] != "_" and arrays_of(f)
     }
-    assert methods == {*STARTED, CalibrationSums, metrics.CalibrationRows, metrics.OrderedSums}
+    assert methods == {*STARTED, CalibrationSums, metrics.CalibrationRows, metrics.OrderedSums, metrics.PriorShift}
 
 
 @pytest.mark.parametrize(("call", "arrays", "others", "argument"), ARGUMENTS)

@@ -55,6 +55,7 @@ LAYERS = {
         display
         page
         verdict
+        before_labels
         schemas
     """,
     "pipeline": """

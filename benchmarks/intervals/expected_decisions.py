@@ -26,7 +26,7 @@ from scipy.special import expit
 
 from benchmarks.record import RESULTS, Run, options_parser, whole_from
 from trueodds.metrics import CalibrationRows, expected_decisions
-from trueodds.reports.expected_results import LabelEvidence
+from trueodds.reports.before_labels.expected_results import LabelEvidence
 from trueodds.sums.positive import PositiveClass
 
 Array = npt.NDArray[np.float64]

@@ -104,7 +104,7 @@ def quantise(
             source.card.model_copy(update=changes),
             golden_input=golden[0],
             golden_logits=run(model, "logits", golden, kind)[0],
-            reference=Reference.of_probabilities(calibrator(val_NC), positive),
+            reference=Reference.of_probabilities(calibrator(val_NC), positive, validation[1]),
         )
     return table
 

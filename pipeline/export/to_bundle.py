@@ -192,7 +192,9 @@ def _reference_and_sets(
     """Return what the bundle holds of the validation rows: the reference of their confidences, and the sets."""
     reference = None
     if validation is not None:
-        reference = Reference.of_probabilities(calibrator(validation.logits_NC), card.positive_class())
+        reference = Reference.of_probabilities(
+            calibrator(validation.logits_NC), card.positive_class(), validation.labels_N
+        )
     return {"reference": reference, "conformal": None if sets is None else sets[1]}
 
 

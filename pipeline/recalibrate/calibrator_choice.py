@@ -133,7 +133,7 @@ def choose(
         measure_probabilities(best.name, p_NC, labels_N, settings, positive, before_NC=Identity()(logits_NC)),
         settings,
         len(labels_N),
-        Reference.of_probabilities(p_NC, positive),
+        Reference.of_probabilities(p_NC, positive, labels_N),
     )
 
 

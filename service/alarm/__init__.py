@@ -3,7 +3,7 @@
 from service.alarm.advice import advice_of
 from service.alarm.coverage import COVERAGE, CoverageState
 from service.alarm.coverage_readings import set_coverage
-from service.alarm.expected_results import expected_of
+from service.alarm.expected_results import class_shares_of, expected_of
 from service.alarm.group_readings import group_alarms
 from service.alarm.groups import GROUPS, GroupState
 from service.alarm.promise import PROMISE, PromiseState
@@ -24,6 +24,7 @@ __all__ = [
     "advice_of",
     "alarm_of",
     "group_alarms",
+    "class_shares_of",
     "expected_of",
     "set_coverage",
 ]

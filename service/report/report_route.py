@@ -19,6 +19,7 @@ from service.alarm import (
     acting_alone,
     advice_of,
     alarm_of,
+    class_shares_of,
     expected_of,
     group_alarms,
     set_coverage,
@@ -373,6 +374,7 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         data.all_sums,
         data.all_positive,
     )
+    report.class_shares = class_shares_of(version, options, data.positive)
     report.held, report.maturing = held_of(data.held_labels), maturing
     try:
         report.sets = sets_of(data, version, settings, report)

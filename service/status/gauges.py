@@ -19,7 +19,7 @@ from service.store.decision_rows import Notice, QuestionCounts
 from service.store.rows import ArchiveState, HeldLabels, MaturedCounts, Version
 from service.telemetry.metrics import KEY
 from trueodds.metrics import EceInterval, ece_interval
-from trueodds.reports.schemas import ExpectedDecisions
+from trueodds.reports.schemas import ClassShares, ExpectedDecisions
 from trueodds.reports.schemas.alarm import ActingAlone
 from trueodds.reports.schemas.sets import SetCoverage
 from trueodds.sums.answers import AnswerSums
@@ -49,6 +49,8 @@ class VersionState:
     """Evidence about tags and classes; None if it is damaged."""
     expected: tuple[ExpectedDecisions, ...] = ()
     """Expected results of alerts on the answers without a label."""
+    class_shares: ClassShares | None = None
+    """Class shares of the answers under prior shift; None without reference rows."""
 
     @property
     def key(self) -> list[str]:
@@ -99,6 +101,7 @@ class Gauges:
             *_sets(states),
             *_groups(states),
             *_expected(states),
+            *_class_shares(states),
             *_maturing(states),
             _ready_gauge(intended_versions),
             _altered_gauge(changes),
@@ -286,6 +289,33 @@ def _expected(states: Sequence[VersionState]) -> list[Metric]:
             for family, value in zip(families, (*values, float(part.withdrawn is not None)), strict=True):
                 family.add_metric([*state.key, part.about], float("nan") if value is None else value)
     return list(families)
+
+
+def _class_shares(states: Sequence[VersionState]) -> list[Metric]:
+    texts = {
+        "share": "Share of a class among the answers by EM, if only the class shares changed; no series if unknown",
+        "share_lower": "Lower end of the 95% interval of that share",
+        "share_upper": "Upper end of the 95% interval of that share",
+        "share_reference": "Share of the class among the rows that fitted the calibrator",
+    }
+    families = [
+        GaugeMetricFamily(f"trueodds_class_{name}", text, labels=[*KEY, "class"]) for name, text in texts.items()
+    ]
+    reasons = {
+        "refused": "1: a test of the scores, or too few rows, speak against the class shares; 0: they do not",
+        "withdrawn": "1: labels contradict the class shares, so there are none; 0: they do not",
+    }
+    flags = [GaugeMetricFamily(f"trueodds_class_shares_{name}", text, labels=KEY) for name, text in reasons.items()]
+    for state in states:
+        if (shares := state.class_shares) is None:
+            continue
+        for flag, reason in zip(flags, (shares.refused, shares.withdrawn), strict=True):
+            flag.add_metric([*state.key], float(reason is not None))
+        for one in shares.classes:
+            values = (one.em.value, one.em.lower, one.em.upper, one.reference)
+            for family, value in zip(families, values, strict=True):
+                family.add_metric([*state.key, one.name], float("nan") if value is None else value)
+    return [*families, *flags]
 
 
 def _maturing(states: Sequence[VersionState]) -> list[Metric]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Literal
 
 import orjson
@@ -21,6 +22,7 @@ from service.alarm import (
     GroupState,
     PromiseState,
     acting_alone,
+    class_shares_of,
     expected_of,
     set_coverage,
 )
@@ -35,7 +37,7 @@ from service.store import StoreError
 from service.store.rows import Version
 from trueodds.reports import ReportOptions
 from trueodds.reports.labelling import choice_of
-from trueodds.reports.schemas import ExpectedDecisions
+from trueodds.reports.schemas import ClassShares, ExpectedDecisions
 from trueodds.reports.schemas.alarm import ActingAlone
 from trueodds.reports.schemas.sets import SetCoverage
 from trueodds.sums.answers import AnswerSums
@@ -136,8 +138,9 @@ async def metrics(request: Request) -> Response:
         matured = await runtime.store.read_maturity_counts(*version.key)
         sets = await _read_sets(runtime, version, sums)
         groups = await _read_groups(runtime, version)
-        expected = await _read_expectation(runtime, version, sums, alarm[1])
-        states.append(VersionState(version, sums, *alarm, acting, matured, sets=sets, groups=groups, expected=expected))
+        expected, shares = await _read_expectation(runtime, version, sums, alarm[1])
+        state = VersionState(version, sums, *alarm, acting, matured, sets=sets, groups=groups, expected=expected)
+        states.append(replace(state, class_shares=shares))
     held = await runtime.store.read_held()
     of_questions = await runtime.store.read_questions(), await runtime.store.read_notices()
     archive = await runtime.store.read_archive()
@@ -197,16 +200,17 @@ async def _read_groups(runtime: Runtime, version: Version) -> GroupState | None:
 
 async def _read_expectation(
     runtime: Runtime, version: Version, sums: AnswerSums, state: Standing
-) -> tuple[ExpectedDecisions, ...]:
-    """Return the expected results of a version's answers without a label."""
+) -> tuple[tuple[ExpectedDecisions, ...], ClassShares | None]:
+    """Return the expected results of a version's answers without a label, and the class shares of its answers."""
     name = version.positive
     if name is None and version.act_alone is None:
-        return ()
+        return (), None
     positive = None if name is None else PositiveSums(name, await runtime.store.read_sums(*version.key, positive=True))
     options = ReportOptions(alert_threshold=runtime.settings.alert_threshold)
     refuted = None if state == "quiet" else "the calibration error is within the tolerance"
     of_all = None if positive is None else positive.sums
-    return tuple(await asyncio.to_thread(expected_of, version, options, refuted, sums, positive, sums, of_all))
+    expected = await asyncio.to_thread(expected_of, version, options, refuted, sums, positive, sums, of_all)
+    return tuple(expected), await asyncio.to_thread(class_shares_of, version, options, positive)
 
 
 @router.get("/", include_in_schema=False)

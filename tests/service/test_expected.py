@@ -10,7 +10,7 @@ import pytest
 from tests.service.conftest import Serve
 from trueodds.bundle import ActAlone
 from trueodds.metrics import expected_decisions
-from trueodds.reports.expected_results import CONDITION
+from trueodds.reports.before_labels.expected_results import CONDITION
 from trueodds.reports.schemas.alarm import Alarm, WeightedEvidence
 
 WHOSE = {"model": "cards", "version": "1"}

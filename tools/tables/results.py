@@ -30,6 +30,8 @@ COMMANDS = {
     "ordered": "python -m benchmarks.intervals.ordered --runs 200",
     "multilabel": "python -m benchmarks.intervals.multilabel --runs 100",
     "expected_decisions": "python -m benchmarks.intervals.expected_decisions",
+    "prior_shift": "python -m benchmarks.intervals.prior_shift",
+    "quantification_oracle": "python -m benchmarks.library.quantification_oracle",
     "human_labels": "python -m benchmarks.intervals.human_labels",
     "decisions": "python -m benchmarks.intervals.decisions --runs 250",
     "threshold": "python -m benchmarks.intervals.threshold --records FOLDER",

@@ -40,7 +40,7 @@ Examples:
 from trueodds.bundle.act_alone import ActAlone, Decision
 from trueodds.bundle.audit_log import AuditLogError, Change, Reason, user
 from trueodds.bundle.bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, Bundle, BundleError, Infer, why_none, write_none
-from trueodds.bundle.card import METRICS, Card, Description, Golden, Reference
+from trueodds.bundle.card import METRICS, POSITIVE_EDGES, Card, Description, Golden, Reference
 from trueodds.bundle.card_sets import CardSets
 from trueodds.bundle.contents import Contents, Key
 from trueodds.bundle.published import PublishedModels, open_models
@@ -78,6 +78,7 @@ __all__ = [
     "PublishedModels",
     "Reason",
     "Reference",
+    "POSITIVE_EDGES",
     "RiskCoverage",
     "RiskCoveragePoint",
     "Role",

@@ -23,6 +23,11 @@ METRICS = ("n", "bins", "level", "before", "after")
 """Parts of an evaluation's table that a card keeps."""
 
 
+_NEAR_0 = (1, 2, 3, 5, 8, 12, 18, 27, 40, 60, 90, 130, 190, 270, 380, 520, 700, 900, 1_100, 1_300)
+POSITIVE_EDGES = (*_NEAR_0, CELLS // 2, *(CELLS - edge for edge in reversed(_NEAR_0)))
+"""Ends of the cells of p(positive) in 3,000ths, about equally far apart in log-odds, without 0 and 1."""
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -50,10 +55,22 @@ class Reference(_Part):
     )
     """The same about the log-odds of p(positive)."""
 
+    rows_by_class: tuple[list[int], list[int]] | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Rows of the other class and of the positive one, by the cells of p(positive) between `POSITIVE_EDGES`.
+
+    The report compares the scores of later answers with them (`trueodds.metrics.prior_shift`).
+    """
+
     @model_validator(mode="after")
     def _all_rows(self) -> Self:
         if min(self.counts) < 0 or sum(self.counts) != self.rows:
             raise ValueError(f"counts add up to {sum(self.counts)} rows, the reference says {self.rows}")
+        cells = len(POSITIVE_EDGES) + 1
+        for counts in self.rows_by_class or ():
+            if len(counts) != cells or min(counts) < 0:
+                raise ValueError(f"rows_by_class has {len(counts)} counts of a class; expected {cells}, none below 0")
+        if self.rows_by_class is not None and sum(map(sum, self.rows_by_class)) != self.rows:
+            raise ValueError(f"rows_by_class has {sum(map(sum, self.rows_by_class))} rows, not {self.rows}")
         return self
 
     @field_validator("information", "information_of_positive")
@@ -84,7 +101,12 @@ class Reference(_Part):
         return cls._of_cells(counts_C, float(confidence.mean()))
 
     @classmethod
-    def of_probabilities(cls, probabilities: npt.ArrayLike, positive: PositiveClass | None = None) -> Self:
+    def of_probabilities(
+        cls,
+        probabilities: npt.ArrayLike,
+        positive: PositiveClass | None = None,
+        labels: npt.ArrayLike | None = None,
+    ) -> Self:
         """Build the reference from the calibrated probabilities of the rows that fitted the calibrator.
 
         It also holds the information of these rows, from which later intervals allow for their number.
@@ -92,6 +114,7 @@ class Reference(_Part):
         Args:
             probabilities: Calibrated probabilities, shape (N, C).
             positive: The positive class of two, if there is one.
+            labels: True class of each row. With a positive class, the reference then also holds its rows by class.
 
         Raises:
             ValueError: There are no rows, or a confidence is outside [0, 1].
@@ -103,6 +126,9 @@ class Reference(_Part):
             update={
                 "information": CalibrationRows.of(confidence_N).information,
                 "information_of_positive": of_positive and of_positive.information,
+                "rows_by_class": None
+                if positive is None or labels is None
+                else cls._by_class(p_NC[:, positive.index], np.asarray(labels) == positive.index),
             }
         )
 
@@ -110,6 +136,14 @@ class Reference(_Part):
         """Return the information of the rows about p(positive), or about the confidence; None if it is not known."""
         information = self.information_of_positive if positive else self.information
         return None if information is None else CalibrationRows(self.rows, information)
+
+    @staticmethod
+    def _by_class(p_N: npt.NDArray[Any], positive_N: npt.NDArray[np.bool_]) -> tuple[list[int], list[int]]:
+        cell_N = np.searchsorted(POSITIVE_EDGES, cell_of(p_N), side="right")
+        others, own = (
+            np.bincount(cell_N[rows_N], minlength=len(POSITIVE_EDGES) + 1) for rows_N in (~positive_N, positive_N)
+        )
+        return others.tolist(), own.tolist()
 
     @classmethod
     def _of_cells(cls, counts_C: npt.NDArray[Any], mean: float) -> Self:

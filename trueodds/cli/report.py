@@ -41,6 +41,7 @@ EXAMPLES = (
     "report scores.csv --positive malignant --costs miss=10,alarm=1",
     "report score.csv --classes score --positive churn",
     "report answers.csv --human-labels to_label.csv --judge judge_label",
+    "report new.csv --positive churn --reference last-year.csv",
     "report stars.csv --label stars --ordered --html report.html",
     "report photos.csv --multi-label --html report.html",
     "report probabilities.npy --labels labels.npy --json report.json",
@@ -83,6 +84,9 @@ def add_parser(commands: Subparsers) -> None:
     )
     words += " precision and recall then allow for their number"
     parser.add_argument("--fit-rows", type=file_path, metavar="TABLE", help=words)
+    words = "a table of labelled rows from before the answers, with the same columns; the report adds the class shares"
+    words += " of the answers by their scores, if only these shares have changed (prior shift)"
+    parser.add_argument("--reference", type=file_path, metavar="TABLE", help=words)
     parser.add_argument("--bins", type=int, default=15, help="bins of confidence: a divisor of 3,000 (default: 15)")
     words = "bins of equal width, or with about the same number of answers (default: width; for p(positive): mass)"
     parser.add_argument("--binning", choices=get_args(Binning), help=words)
@@ -129,6 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
         ordered=arguments.ordered,
         fit_rows=_fit_rows(arguments),
         judge=arguments.judge,
+        reference=_reference(arguments),
     )
     print(text_of(report))
     files: dict[Path, str] = {}
@@ -186,6 +191,15 @@ def _fit_rows(arguments: argparse.Namespace) -> Answers | None:
     from trueodds.reports.table import reading
 
     return reading.read(arguments.fit_rows, replace(form_of(arguments), labels=None, needs_labels=False))
+
+
+def _reference(arguments: argparse.Namespace) -> Answers | None:
+    """Read the labelled rows from before the shift, in the form of the answers."""
+    if arguments.reference is None:
+        return None
+    from trueodds.reports.table import reading
+
+    return reading.read(arguments.reference, replace(form_of(arguments), labels=None))
 
 
 def _stored_sums(arguments: argparse.Namespace) -> TableSums | None:

@@ -211,7 +211,7 @@ def _write_bundle(
                 description,
                 golden_input=model.sample[0],
                 golden_logits=model.golden_logits,
-                reference=Reference.of_probabilities(calibrator(val.logits_NC), positive),
+                reference=Reference.of_probabilities(calibrator(val.logits_NC), positive, val.labels_N),
                 conformal=None if sets is None else sets[1],
                 trial=try_bundle,
             )

@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     )
     from trueodds.metrics.labelling.judge_errors import JudgeErrors, JudgeRate, judge_errors
     from trueodds.metrics.labelling.powered import PoweredMean, powered_gap, powered_mean
+    from trueodds.metrics.labelling.prior_shift import PriorShare, PriorShift, prior_shift, prior_shift_of_scores
     from trueodds.metrics.labelling.sampling import draw_labels, label_propensities
     from trueodds.metrics.labelling.weighted_ece import (
         CrowdedCellError,
@@ -161,6 +162,7 @@ else:
             ),
             "trueodds.metrics.labelling.judge_errors": "JudgeErrors JudgeRate judge_errors",
             "trueodds.metrics.labelling.powered": "PoweredMean powered_gap powered_mean",
+            "trueodds.metrics.labelling.prior_shift": "PriorShare PriorShift prior_shift prior_shift_of_scores",
             "trueodds.metrics.labelling.sampling": "draw_labels label_propensities",
             "trueodds.metrics.labelling.weighted_ece": (
                 "CrowdedCellError FullestCell WeightedEce fullest_cell inverse_probability_ece weighted_ece"
@@ -231,6 +233,8 @@ __all__ = [
     "PositiveEProcess",
     "PoweredMean",
     "Prequential",
+    "PriorShare",
+    "PriorShift",
     "RiskEProcess",
     "RiskSequence",
     "SamplewiseInterval",
@@ -296,6 +300,8 @@ __all__ = [
     "needed_positives",
     "powered_gap",
     "powered_mean",
+    "prior_shift",
+    "prior_shift_of_scores",
     "risk_sequence",
     "rps",
     "rps_interval",

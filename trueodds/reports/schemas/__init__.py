@@ -3,6 +3,8 @@
 from trueodds.reports.schemas.figures import (
     AtLeastFigures,
     Bin,
+    ClassShare,
+    ClassShares,
     Decisions,
     Ece,
     ExpectedClass,
@@ -32,6 +34,8 @@ __all__ = [
     "MayAct",
     "OrderedFigures",
     "Bin",
+    "ClassShare",
+    "ClassShares",
     "Decisions",
     "Ece",
     "ExpectedClass",

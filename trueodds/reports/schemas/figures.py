@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from trueodds.metrics import DecisionCost, ExpectedDecision, Threshold
+from trueodds.metrics import DecisionCost, ExpectedDecision, PriorShare, Threshold
 from trueodds.metrics.decisions.acting import ActingThreshold
 from trueodds.reports.schemas.labelling import LOWER, UPPER
 from trueodds.sums.bins import Binning
@@ -139,6 +139,35 @@ class ExpectedDecisions(BaseModel):
     )
     condition: str = Field(description="condition of the numbers in plain words")
     withdrawn: str | None = Field(None, description="how labels contradict the calibration; null: they do not")
+    reading: str
+
+
+class ClassShare(BaseModel):
+    """Share of a class among the answers, if only the class shares have changed."""
+
+    name: str
+    reference: float = Field(description="its share among the reference rows")
+    em: PriorShare = Field(description="by expectation maximisation on a bias-corrected temperature")
+    bbse: PriorShare = Field(description="by the confusion matrix of the reference rows (BBSE)")
+
+
+class ClassShares(BaseModel):
+    """Class shares of the answers under prior shift, by their scores alone: p(x | y) is that of the reference rows.
+
+    They are missing where a test rejects this. As soon as labels contradict them, they are withdrawn.
+    """
+
+    answers: int = Field(description="all answers, whose labels are not used")
+    reference_rows: int = Field(description="labelled rows from before the shift")
+    classes: list[ClassShare] = Field(description="shares by class; empty if refused or withdrawn")
+    p_value: float | None = Field(
+        None,
+        description="p-value of the test that the scores of the reference's classes can give those of the answers;"
+        " null: it was not possible",
+    )
+    condition: str = Field(description="condition of the shares in plain words")
+    refused: str | None = Field(None, description="why there are no shares; null: nothing speaks against them")
+    withdrawn: str | None = Field(None, description="how labels contradict the shares; null: they do not")
     reading: str
 
 

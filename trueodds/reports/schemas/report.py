@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
 from trueodds.reports.schemas.figures import (
     Bin,
+    ClassShares,
     Decisions,
     Ece,
     ExpectedDecisions,
@@ -247,6 +248,11 @@ class Report(BaseModel):
         default_factory=list,
         description="expected precision and recall of the answers without a label; not for one class or tag",
     )
+    class_shares: ClassShares | None = Field(
+        None,
+        description="class shares of the answers by their scores, if only the shares have changed (prior shift); null:"
+        " there are no reference rows, or every answer has a label; not for one class or tag",
+    )
     may_act: MayAct | None = Field(
         None, description="for a table with labels: confidence from which on its answers may act alone"
     )
@@ -299,6 +305,7 @@ class Report(BaseModel):
             broken = ", PROMISE BROKEN" if acting.alarm.state == "fired" else ""
             lines.insert(0, f"acts alone          {acting.share:.4f} of the answers, wrong {risk}{broken}")
         lines += [one.reading for one in self.expected]
+        lines += [] if self.class_shares is None else [self.class_shares.reading]
         of_top = " of the top class" if self.positive is not None else ""
         if self.ece is not None:
             interval = f"{100 * self.level:.6g}% interval {self.ece_lower:.4f} .. {self.ece_upper:.4f}"

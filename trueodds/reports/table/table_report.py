@@ -12,14 +12,15 @@ from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
 from trueodds.metrics import CalibrationRows
 from trueodds.processes.choices import MOST_RATIO, TOLERANCE, ReportBy, TrendUnit
+from trueodds.reports.before_labels.class_shares import shares_of_rows
+from trueodds.reports.before_labels.expected_results import LabelEvidence, expected_of_classes, expected_of_positive
 from trueodds.reports.composition import report_of
 from trueodds.reports.data import LabelledRows
-from trueodds.reports.expected_results import LabelEvidence, expected_of_classes, expected_of_positive
 from trueodds.reports.first_checks import first_checks, is_off
 from trueodds.reports.labelling import labelling_of
 from trueodds.reports.options import ReportOptions
 from trueodds.reports.resolution import RoundedFigures, rounded_figures
-from trueodds.reports.schemas import MOST_MINUTES, ExpectedDecisions, Labelling, Report, Unit, Verdict
+from trueodds.reports.schemas import MOST_MINUTES, ClassShares, ExpectedDecisions, Labelling, Report, Unit, Verdict
 from trueodds.reports.slices import slices_of, sources_of, tags_of, trend_of
 from trueodds.reports.table.acting_threshold import acting_threshold, may_act, sample_evenly
 from trueodds.reports.table.judge_figures import judge_figures
@@ -53,6 +54,7 @@ def report_of_answers(
     ordered: bool = False,
     fit_rows: Answers | None = None,
     judge: str | None = None,
+    reference: Answers | None = None,
 ) -> Report:
     """Report on the answers of a table. If the model is off, the report also says where: time, tag, class.
 
@@ -71,6 +73,8 @@ def report_of_answers(
         fit_rows: The rows that fitted the calibrator, with their calibrated probabilities. The limits of expected
             precision and recall then allow for their number.
         judge: Column with a judge's labels, with which the table was read.
+        reference: Labelled rows from before the shift. The report then has the class shares of the answers, if only
+            these have changed.
 
     Raises:
         FileError: The table lacks the column that `by`, `trend` or `positive` needs, or the probabilities that
@@ -88,6 +92,7 @@ def report_of_answers(
         ordered=ordered,
         fit_rows=fit_rows,
         judge=judge,
+        reference=reference,
     )
 
 
@@ -121,6 +126,7 @@ def report_of_table(
     ordered: bool = False,
     fit_rows: Answers | None = None,
     judge: str | None = None,
+    reference: Answers | None = None,
 ) -> Report:
     """Report on a table from its sums; see `report_of_answers`.
 
@@ -165,6 +171,8 @@ def report_of_table(
         if rows is None:
             raise FileError(f"{table.source}: --judge needs the rows; report on a file of them, without --engine")
         report.judge = judge_figures(rows.answers, judge, options, positive)
+    if reference is not None:
+        report.class_shares = _class_shares(table, rows, reference, options, positive)
     if report.labelled and rows:
         sample, drawn = sample_evenly(rows.answers)
         report.may_act = may_act(acting_threshold(sample), drawn)
@@ -219,6 +227,63 @@ def _expected(
     p_NC = summing_to_1(answers.probabilities_NC, answers.resolution)[~answers.labelled_N].astype(np.float64)
     by_class = expected_of_classes(p_NC, classes, options, evidence, of_classes)
     return [] if by_class is None else [by_class]
+
+
+def _class_shares(
+    table: ReportTable, rows: _RowsOfTable | None, reference: Answers, options: ReportOptions, positive: str | None
+) -> ClassShares | None:
+    """Return the class shares of the answers; None if every answer has a label.
+
+    Raises:
+        FileError: The answers or the reference do not have the probabilities of the same classes.
+    """
+    if rows is None:
+        raise FileError(
+            f"{table.source}: class shares need the rows; leave out --reference, or report on a file of answers"
+        )
+    classes, p_NC, label_N = _all_probabilities(rows.answers, positive)
+    own, reference_RC, label_R = _all_probabilities(reference, positive)
+    if set(own) != set(classes):
+        raise FileError(
+            f"{reference.source} has the classes {', '.join(own[:5])}, {table.source} has {', '.join(classes[:5])};"
+            " give reference rows with the probabilities of the same classes"
+        )
+    known_R = label_R >= 0
+    if not known_R.any():
+        raise FileError(f"{reference.source} has no labels; reference rows need the true class of each")
+    if (label_N >= 0).all():
+        return None
+    order = [own.index(name) for name in classes]
+    labels_R = np.argsort(order)[label_R[known_R]]
+    return shares_of_rows(
+        classes,
+        p_NC,
+        (p_NC[label_N >= 0], label_N[label_N >= 0]),
+        (reference_RC[known_R][:, order], labels_R),
+        confidence=options.level,
+        positive=None if positive is None else classes.index(positive),
+    )
+
+
+def _all_probabilities(
+    answers: Answers, positive: str | None
+) -> tuple[tuple[str, ...], npt.NDArray[np.float64], npt.NDArray[np.intp]]:
+    """Return the classes, the probabilities of all of them, and the labels, -1 without one.
+
+    Raises:
+        FileError: The table does not have the probabilities.
+    """
+    if answers.probabilities_NC is not None and answers.predicted is not None and answers.label_N is not None:
+        p_NC = summing_to_1(answers.probabilities_NC, answers.resolution).astype(np.float64)
+        return answers.predicted.values, p_NC, answers.label_N
+    if positive is None:
+        raise FileError(
+            f"{answers.source} does not have the probabilities of all classes, which class shares need; give them, or"
+            " name the positive class of two with --positive"
+        )
+    _, p_N, is_positive_N = positive_rows_of(answers, positive)
+    labels_N = np.where(answers.labelled_N, is_positive_N, -1).astype(np.intp)
+    return (f"not {positive}", positive), np.stack([1 - p_N, p_N], axis=1), labels_N
 
 
 def _rows_of_classes(fit_rows: Answers, classes: tuple[str, ...]) -> list[CalibrationRows]:

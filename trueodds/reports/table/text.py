@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from trueodds.reports.display.figure_table import LEVELS, at_least_rows, figure_rows, ordered_rows, positive_rows
-from trueodds.reports.schemas import Bin, Decisions, ExpectedDecisions, OrderedFigures, Report, Slice, TrendPoint
+from trueodds.reports.schemas import (
+    Bin,
+    ClassShares,
+    Decisions,
+    ExpectedDecisions,
+    OrderedFigures,
+    Report,
+    Slice,
+    TrendPoint,
+)
 from trueodds.reports.schemas.judge import JudgeFigures, PoweredFigure
 from trueodds.reports.words import DASH, align, decimal, digits_of, level, percent, period, signed_points, span
 from trueodds.texts import plural
@@ -37,6 +46,7 @@ def text_of(report: Report) -> str:
     if report.judge:
         parts.append(_judge_lines(report.judge, report.level))
     parts += [_expected(one) for one in report.expected]
+    parts += [] if report.class_shares is None else [_class_shares(report.class_shares)]
     tables = {
         "version": report.versions,
         "predicted class": report.classes,
@@ -125,6 +135,26 @@ def _expected(expected: ExpectedDecisions) -> list[str]:
         for name, one in named
     ]
     return [*lines, *_cut(align([head, *rows], ">>>>>>>>>"))]
+
+
+def _class_shares(shares: ClassShares) -> list[str]:
+    """Format the class shares of the answers."""
+    lines = ["Class shares without labels", shares.reading]
+    if not shares.classes:
+        return lines
+    rows = [("class", "reference", "EM", "interval", "BBSE", "interval")]
+    rows += [
+        (
+            one.name,
+            percent(one.reference),
+            percent(one.em.value),
+            span(one.em.lower, one.em.upper, "percent"),
+            percent(one.bbse.value),
+            span(one.bbse.lower, one.bbse.upper, "percent"),
+        )
+        for one in shares.classes
+    ]
+    return [*lines, *_cut(align(rows, ">>>>>>"))]
 
 
 def _readings(report: Report) -> list[str]:

@@ -1,0 +1,1 @@
+"""Results of answers without labels: expected precision and recall, and class shares under prior shift."""
