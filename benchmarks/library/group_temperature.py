@@ -97,6 +97,7 @@ WORLDS = (
     World("one large group, 39 small ones, normal .4", LOPSIDED, 5, 3.0, normal(0.3, 0.4)),
     World("rare errors, 10 classes, normal .3", (400,) * 5, 10, 27.0, normal(0.2, 0.3)),
     World("two classes, dull, normal .4", (200,) * 10, 2, 1.5, normal(0.3, 0.4)),
+    World("two classes, 20 groups of 5 to 3,000 rows, normal .4", STEPS, 2, 2.0, normal(0.3, 0.4)),
     World("100 classes, normal .3", (100,) * 10, 100, 3.0, normal(0.2, 0.3)),
     World("offsets by group, equal temperatures", (200,) * 10, 5, 3.0, same(0.3), 0.7),
     World("offsets by group, normal .4", (200,) * 10, 5, 3.0, normal(0.3, 0.4), 0.7),
