@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pipeline.choices import GROUPS, LABELS, SMOOTHING
 from pipeline.cli import common
 from trueodds.cli import Parser, Subparsers
+from trueodds.cli.calibrate import group_lines
 from trueodds.processes.choices import SMALLEST_PROPENSITY
 
 if TYPE_CHECKING:
@@ -119,4 +120,5 @@ def _table_text(choice: CalibratorChoice) -> str:
         lines += [""] * (when == "before") + [
             f"ECE {when:<7} {v['ece']:.4f}, {interval}, noise floor up to {v['floor_p95']:.4f}"
         ]
+    lines += group_lines(choice.calibrator)
     return "\n".join([*lines, *(f"warning: {warning}" for warning in choice.calibrator.warnings), ""])

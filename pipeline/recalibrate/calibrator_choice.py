@@ -107,7 +107,7 @@ def choose(
         FitError: No candidate can be fitted.
     """
     grouped = groups_N is not None
-    default = default_candidates(logits_NC.shape[1], len(labels_N), ordered=ordered, grouped=grouped)
+    default = default_candidates(logits_NC.shape[1], len(labels_N), ordered=ordered, has_groups=grouped)
     names = list(dict.fromkeys([served.name, *(candidates or default)]))
     selection = calibrators.select(
         logits_NC, labels_N, candidates=names, folds=FOLDS, groups=groups_N, resolution=resolution

@@ -264,8 +264,8 @@ BODY = body_of(
                 "inputs": list_of(_INPUT, minItems=1, maxItems=1, description="The one input tensor."),
                 "outputs": list_of(
                     _OUTPUT,
-                    description="Requested outputs. Default: prediction_id, label, probabilities, any decision, any group, and"
-                    " set with the parameter set.",
+                    description="Requested outputs. Default: prediction_id, label, probabilities, any decision, any"
+                    " group, and set with the parameter set.",
                 ),
             },
             ["inputs"],

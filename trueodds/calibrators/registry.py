@@ -63,14 +63,14 @@ RESERVED = (*_BY_NAME, Rounded.name, "select", "all")
 """Names that no other distribution may register: the built-in calibrators, and words with a meaning in their place."""
 
 
-def names(*, grouped: bool = True) -> list[str]:
+def names(*, has_groups: bool = True) -> list[str]:
     """List the calibrator names that `fit` accepts.
 
     They are ordered from no parameter over few to many, followed by those that bin or smooth one score, and by those
     that other distributions register in the entry-point group `trueodds.calibrators`.
 
     Args:
-        grouped: Whether to list the calibrators that need the rows' groups as well.
+        has_groups: Whether to list the calibrators that need the rows' groups as well.
 
     Returns:
         The names.
@@ -82,7 +82,7 @@ def names(*, grouped: bool = True) -> list[str]:
         >>> calibrators.names()[:3]
         ['identity', 'temperature', 'ensemble_temperature']
     """
-    own = [name for name, kind in _BY_NAME.items() if grouped or not kind.uses_groups]
+    own = [name for name, kind in _BY_NAME.items() if has_groups or not kind.uses_groups]
     return [*own, *extensions.names("calibrators", RESERVED)]
 
 

@@ -95,10 +95,10 @@ def run(arguments: argparse.Namespace) -> int:
     rows = source.rows
     grouped = arguments.groups is not None
     classes, count = rows.logits_NC.shape[1], len(rows.labels_N)
-    names = default_candidates(classes, count, ordered=arguments.ordered, grouped=grouped)
+    names = default_candidates(classes, count, ordered=arguments.ordered, has_groups=grouped)
     if arguments.candidates:
         names = tuple(name.strip() for name in arguments.candidates.split(","))
-    candidates = calibrators.names(grouped=grouped) if names == (ALL,) else names
+    candidates = calibrators.names(has_groups=grouped) if names == (ALL,) else names
     comparison = compare(source.rows, source.test, candidates, source.resolution)
     print(_text(arguments.logits, source, comparison))
     (arguments.out / SETS).unlink(missing_ok=True)  # sets of an earlier run are those of another calibrator
@@ -215,11 +215,11 @@ def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
                 " NLL and Brier score below, with their intervals, are those of this reading: they compare the lines,"
                 " and do not limit the exact values."
             )
-    by_group = _group_lines(own)
+    by_group = group_lines(own)
     return "\n".join([about, "", *align(lines, "<" * len(lines[0])), *problems, *passed, "", chosen, *by_group])
 
 
-def _group_lines(calibrator: Calibrator) -> list[str]:
+def group_lines(calibrator: Calibrator) -> list[str]:
     """Return the temperature of each group, the largest group first; no lines for a calibrator without groups."""
     from trueodds.calibrators import GroupTemperature, Rounded
     from trueodds.reports.table.evaluation import align

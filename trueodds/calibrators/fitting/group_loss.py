@@ -50,7 +50,7 @@ class GroupLoss:
         self._cell_N = np.where(index_N < 0, groups, index_N)
         self._true_N, self._mean_N = np.empty(len(labels_N)), np.zeros(len(labels_N))
         for block in self._blocks():
-            z_NC = self._shifted(block)
+            z_NC = self._below_top(block)
             self._true_N[block] = z_NC[np.arange(len(z_NC)), labels_N[block]]
             if prior:
                 q_NC = np.exp(z_NC)
@@ -59,7 +59,7 @@ class GroupLoss:
     def _blocks(self) -> list[slice]:
         return list(row_blocks(*self._logits_NC.shape))
 
-    def _shifted(self, block: slice) -> Array:
+    def _below_top(self, block: slice) -> Array:
         z_NC: Array = self._logits_NC[block].astype(np.float64)
         z_NC -= z_NC.max(axis=1, keepdims=True)
         return z_NC
@@ -78,7 +78,7 @@ class GroupLoss:
         beta_N = self._beta * np.exp(-x_S)[self._cell_N]
         weight = 1 + self._prior
         for block in self._blocks():
-            u_NC, beta_B = self._shifted(block), beta_N[block]
+            u_NC, beta_B = self._below_top(block), beta_N[block]
             u_NC *= beta_B[:, None]
             e_NC = np.exp(u_NC)
             total_B = e_NC.sum(axis=1)
@@ -160,7 +160,7 @@ def best_spread(loss: GroupLoss) -> float:
     return best
 
 
-def log_evidence(spread: float, found: GroupMinimum, plain: float, information: float) -> float:
+def log_evidence(spread: float, minimum: GroupMinimum, plain: float, information: float) -> float:
     """Return ln of the rows' marginal likelihood over that with spread 0, by Laplace's approximation.
 
     With the minimum x of the penalised loss and H_g = L_g''(x_g), it is
@@ -169,12 +169,12 @@ def log_evidence(spread: float, found: GroupMinimum, plain: float, information: 
 
     Args:
         spread: Standard deviation s, above 0.
-        found: The minimum.
+        minimum: The minimum.
         plain: Loss L(0) with the one temperature of all rows.
         information: Its second derivative I in ln T.
     """
-    d_G = found.shift_G - found.center
-    width_G = np.maximum(1 + spread**2 * found.curvature_G, 1e-12)
-    weight = float((found.curvature_G / width_G).sum()) + found.rest
+    d_G = minimum.shift_G - minimum.center
+    width_G = np.maximum(1 + spread**2 * minimum.curvature_G, 1e-12)
+    weight = float((minimum.curvature_G / width_G).sum()) + minimum.rest
     center = np.log(max(weight, 1e-300) / max(information, 1e-300))
-    return float(plain - found.loss - (d_G**2).sum() / (2 * spread**2) - np.log(width_G).sum() / 2 - center / 2)
+    return float(plain - minimum.loss - (d_G**2).sum() / (2 * spread**2) - np.log(width_G).sum() / 2 - center / 2)

@@ -72,9 +72,9 @@ class Selection:
     """Held-out -ln p_y of each candidate, row by row, for paired comparisons; None if it could not be fitted."""
 
 
-def default_candidates(classes: int, rows: int, *, ordered: bool = False, grouped: bool = False) -> tuple[str, ...]:
-    """Return the default candidates of `select` for so many classes and rows. `grouped` rows have groups."""
-    own = [*(BY_GROUP if grouped else ()), *registry.joining()]
+def default_candidates(classes: int, rows: int, *, ordered: bool = False, has_groups: bool = False) -> tuple[str, ...]:
+    """Return the default candidates of `select` for so many classes and rows. `has_groups`: each row has a group."""
+    own = [*(BY_GROUP if has_groups else ()), *registry.joining()]
     if classes == 2:
         return (*CANDIDATES, *CURVES, *own)
     if ordered:
@@ -256,8 +256,8 @@ def select(
     if not isinstance(ordered, bool):
         raise ValueError(f"ordered is {ordered!r}; allowed are True and False")
     groups_N = None if groups is None else check_groups(groups, len(logits))
-    grouped = groups_N is not None
-    default = default_candidates(logits.shape[1], len(logits), ordered=ordered, grouped=grouped)
+    has_groups = groups_N is not None
+    default = default_candidates(logits.shape[1], len(logits), ordered=ordered, has_groups=has_groups)
     pairs = _pairs(default if candidates is None else candidates)
     if not pairs:
         raise ValueError(f"candidates is empty; allowed: names such as {', '.join(CANDIDATES)}")
