@@ -19,6 +19,7 @@ mcgrad, a peer for two classes, is compared if it is installed: it gets ln(p / (
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -148,13 +149,13 @@ def group_ece(p_NC: Array, test: Rows) -> float:
 def by_mcgrad(rows: Rows, test: Rows) -> Array:
     """Return probabilities of two classes by mcgrad, from the softmax and the group."""
     import pandas as pd
-    from mcgrad.methods import MCGrad
 
     def frame(some: Rows) -> Any:
         p_N = metrics.softmax(some.logits_NC)[:, 1]
         return pd.DataFrame({"p": p_N, "label": some.labels_N, "group": some.groups_N.astype(str)})
 
-    model, columns = MCGrad(), {"prediction_column_name": "p", "categorical_feature_column_names": ["group"]}
+    model: Any = importlib.import_module("mcgrad.methods").MCGrad()
+    columns: dict[str, Any] = {"prediction_column_name": "p", "categorical_feature_column_names": ["group"]}
     model.fit(df_train=frame(rows), label_column_name="label", **columns)
     p_N = np.asarray(model.predict(df=frame(test), **columns), np.float64)
     return np.stack([1 - p_N, p_N], axis=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -82,7 +83,7 @@ def test_groups_of_a_column_or_an_array_get_temperatures(tmp_path: Path, capsys:
     lines = (f"{','.join(map(str, z))},{NAMES[y]},{tag}" for z, y, tag in zip(Z.tolist(), labels, tags, strict=True))
     (tmp_path / "val.csv").write_text("\n".join(["cat,dog,hare,label,site", *lines]) + "\n")
     place_N = np.tile([0, 1, -1], 100)
-    arrays = {"logits": Z, "labels": labels, "tag": place_N, "tag_names": ["eu", "us"]}
+    arrays: dict[str, Any] = {"logits": Z, "labels": labels, "tag": place_N, "tag_names": ["eu", "us"]}
     np.savez(tmp_path / "rows.npz", **arrays, site=np.array(tags))
     fits = []
     for file, column in (("val.csv", "site"), ("rows.npz", "site"), ("rows.npz", "tag")):

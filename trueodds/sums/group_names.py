@@ -56,10 +56,11 @@ def names_at(place_N: npt.NDArray[np.integer], names: npt.NDArray[np.str_]) -> G
     """
     if place_N.min(initial=-1) < -1 or place_N.max(initial=-1) >= len(names):
         raise IndexError(f"a place among the names is outside [-1, {len(names)})")
-    return np.array([*names.tolist(), None], dtype=object)[place_N]
+    found: GroupNames = np.array([*names.tolist(), None], dtype=object)[place_N]
+    return found
 
 
-def _name(value: object, row: int) -> str | None:
+def _name(value: Any, row: int) -> str | None:
     if value is None or type(value).__name__ in _MISSING:
         return None
     if isinstance(value, str):
