@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Iterable, Sized
 from typing import Any, TypeAlias
 
@@ -65,7 +64,7 @@ def _name(value: Any, row: int) -> str | None:
         return None
     if isinstance(value, str):
         return str(value) or None
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_):
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return str(int(value))
     if isinstance(value, float | np.floating) and np.isnan(value):
         return None
