@@ -18,3 +18,6 @@ now: at once, whatever the evidence. when-better: the verdict "better" promotes,
 decides.
 """
 PROMOTE: tuple[Promote, ...] = get_args(Promote)
+Groups = Literal["tag"]
+"""Groups of answers that may have temperatures of their own."""
+GROUPS: tuple[Groups, ...] = get_args(Groups)

@@ -186,3 +186,27 @@ def top_curve_loss(scores: Vector, hits: Sequence[int], knots: Vector, slopes: V
         total.append(math.log1p(math.exp(-abs(odds))) + max(-odds if hit else odds, 0.0))
     pull = math.fsum((slope - 1) ** 2 for slope in slopes) + (height - knots[0]) ** 2
     return (math.fsum(total) + pull) / len(hits)
+
+
+def grouped_nll(
+    rows: Rows,
+    labels: Sequence[int],
+    groups: Sequence[str | None],
+    log_temperature: float,
+    deviations: dict[str, float],
+    errors: float,
+    spread: float,
+) -> float:
+    """Sum of `shrunk_nll` over the rows, each at its group's ln T + d_g, plus sum_g d_g^2 / (2 spread^2)."""
+    pairs = list(zip(rows, labels, groups, strict=True))
+    expected = math.fsum(1 - max(softmax(row, 1.0)) for row in rows)
+    wrong = sum(list(row).index(max(row)) != label for row, label, _ in pairs)
+    weight = errors / max(expected, wrong, 1e-6)
+    total = []
+    for row, label, group in pairs:
+        temperature = math.exp(log_temperature + (deviations[group] if group is not None else 0.0))
+        eta = [z / temperature for z in row]
+        whole = max(eta) + math.log(math.fsum(math.exp(e - max(eta)) for e in eta))
+        total.append(whole - eta[label])
+        total.append(weight * math.fsum(q * (whole - e) for q, e in zip(softmax(row, 1.0), eta, strict=True)))
+    return math.fsum(total) + math.fsum(d * d for d in deviations.values()) / (2 * spread**2)

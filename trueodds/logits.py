@@ -26,10 +26,17 @@ class LogitsError(UserError, ValueError):
 
 @dataclass(frozen=True)
 class Logits:
-    """Logits (N, C) and labels (N,) of one split."""
+    """Logits (N, C), labels (N,) and, if there are some, groups (N,) of one split."""
 
     logits_NC: npt.NDArray[np.floating]
     labels_N: npt.NDArray[np.integer]
+    groups_N: npt.NDArray[np.object_] | None = None
+    """Name of each row's group, such as its tag, or None without one. None for the whole: the rows have no groups."""
+
+    def only(self, which_N: npt.NDArray[Any]) -> Logits:
+        """Return some of the rows, given by their numbers or by a mask."""
+        groups_N = None if self.groups_N is None else self.groups_N[which_N]
+        return Logits(self.logits_NC[which_N], self.labels_N[which_N], groups_N)
 
 
 def write(path: Path, splits: dict[str, Logits], val_notes: Sequence[str] = ()) -> None:

@@ -11,9 +11,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.choices import LABELS, SMOOTHING
+from pipeline.choices import GROUPS, LABELS, SMOOTHING
 from pipeline.cli import common
 from trueodds.cli import Parser, Subparsers
+from trueodds.cli.calibrate import group_lines
 from trueodds.processes.choices import SMALLEST_PROPENSITY
 
 if TYPE_CHECKING:
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 
 
 def add_parser(commands: Subparsers) -> None:
-    epilog = common.examples("recalibrate", "recalibrate --model digits --candidates temperature vector --wait 600")
+    epilog = common.examples(
+        "recalibrate",
+        "recalibrate --model digits --candidates temperature vector --wait 600",
+        "recalibrate --groups tag",
+    )
     parser = commands.add_parser("recalibrate", description=__doc__, epilog=epilog)
     add_judgement(parser)
     displace = "let a better fit replace the calibrator under judgement; the evidence about the replaced one ends"
@@ -36,12 +41,14 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--labels", type=int, default=LABELS, metavar="N", help=labels)
     candidates = "calibrators to choose from (default: see `trueodds calibrators`)"
     parser.add_argument("--candidates", nargs="+", default=(), metavar="NAME", help=candidates)
+    groups = "tag: a temperature for each tag is a candidate (default: only if the served calibrator has groups)"
+    parser.add_argument("--groups", choices=GROUPS, help=groups)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from pipeline.recalibrate import recalibrate
 
-    fit = {name: getattr(arguments, name) for name in ("version", "labels", "out", "displace")}
+    fit = {name: getattr(arguments, name) for name in ("version", "labels", "out", "displace", "groups")}
     request = request_of(arguments, **fit, candidates=tuple(arguments.candidates))
     print(outcome_text(recalibrate(request)))
     return 0
@@ -113,4 +120,5 @@ def _table_text(choice: CalibratorChoice) -> str:
         lines += [""] * (when == "before") + [
             f"ECE {when:<7} {v['ece']:.4f}, {interval}, noise floor up to {v['floor_p95']:.4f}"
         ]
+    lines += group_lines(choice.calibrator)
     return "\n".join([*lines, *(f"warning: {warning}" for warning in choice.calibrator.warnings), ""])

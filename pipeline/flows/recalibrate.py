@@ -87,6 +87,7 @@ def recalibrate(
     models: str | None = None,
     labels: Annotated[int, Field(ge=recalibration.LEAST_LABELS)] = choices.LABELS,
     candidates: list[str] | None = None,
+    groups: choices.Groups | None = None,
     promote: choices.Promote = "when-better",
     promote_net: choices.Promote = "never",
     displace: bool = False,
@@ -108,6 +109,7 @@ def recalibrate(
             in the checkout.
         labels: Largest number of labels to fit on, the newest first.
         candidates: Names of calibrators. The served one is always included. None: those with few parameters.
+        groups: tag: a temperature for each tag is a candidate. None: only if the served calibrator has groups.
         promote: Decision about a calibrator. when-better: the verdict "better" promotes it, "worse" withdraws it. now:
             a fitted calibrator is served at once. never: a person decides.
         promote_net: The same for the net that is the shadow.
@@ -129,6 +131,7 @@ def recalibrate(
         promote=promote,
         promote_net=promote_net,
         displace=displace,
+        groups=groups,
         wait_seconds=wait_seconds,
         why=reason or "",
         who=f"flow run {flow_run.get_name()}",

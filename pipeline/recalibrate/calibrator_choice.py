@@ -17,7 +17,7 @@ from trueodds.calibrators import Calibrator, Identity
 from trueodds.calibrators.conformal import fit_sets
 from trueodds.calibrators.held_out import calibrated_nll, stratified_folds
 from trueodds.calibrators.selection import default_candidates
-from trueodds.evaluation.measurement import Measurement, measure, measure_probabilities
+from trueodds.evaluation.measurement import Measurement, measure_probabilities
 from trueodds.evaluation.results import table_of
 from trueodds.logits import Logits
 from trueodds.sums.inputs import Array
@@ -84,6 +84,7 @@ def choose(
     positive: PositiveClass | None = None,
     ordered: bool = False,
     resolution: Resolution = EXACT,
+    groups_N: npt.NDArray[np.object_] | None = None,
 ) -> CalibratorChoice:
     """Cross-validate the candidates and the served calibrator, which is refitted as well.
 
@@ -99,15 +100,19 @@ def choose(
         positive: The positive class, if there is one.
         ordered: The classes are levels, the lowest first.
         resolution: Resolution of the probabilities from which the logits come.
+        groups_N: Tag of each answer, by which a candidate may have a temperature each. None: no candidate has.
 
     Raises:
         ConfigError: A candidate is unknown.
         FitError: No candidate can be fitted.
     """
-    default = default_candidates(logits_NC.shape[1], len(labels_N), ordered=ordered)
+    grouped = groups_N is not None
+    default = default_candidates(logits_NC.shape[1], len(labels_N), ordered=ordered, has_groups=grouped)
     names = list(dict.fromkeys([served.name, *(candidates or default)]))
-    selection = calibrators.select(logits_NC, labels_N, candidates=names, folds=FOLDS, resolution=resolution)
-    served_N = calibrated_nll(served, logits_NC, labels_N)
+    selection = calibrators.select(
+        logits_NC, labels_N, candidates=names, folds=FOLDS, groups=groups_N, resolution=resolution
+    )
+    served_N = calibrated_nll(served, logits_NC, labels_N, groups_N)
     table = tuple(
         CandidateScore(c.name, c.nll, *_gain(served_N, nll_N), c.passed_over, c.chosen)
         if nll_N is not None
@@ -118,9 +123,12 @@ def choose(
     settings = settings or Evaluation()
     p_NC, fold_N = np.empty(logits_NC.shape), stratified_folds(labels_N.astype(np.intp), FOLDS)
     for inside in (fold_N == fold for fold in range(FOLDS)):
-        others = logits_NC[~inside], labels_N[~inside]
-        rest = calibrators.select(*others, candidates=names, folds=FOLDS, resolution=resolution)
-        p_NC[inside] = rest.calibrator(logits_NC[inside])
+        others, own = (None if groups_N is None else groups_N[part] for part in (~inside, inside))
+        rest = calibrators.select(
+            logits_NC[~inside], labels_N[~inside], candidates=names, folds=FOLDS, groups=others, resolution=resolution
+        )
+        p_NC[inside] = rest.calibrator(logits_NC[inside], groups=own)
+    measured, plain_NC = (labels_N, settings, positive), Identity()(logits_NC)
     gain, gain_standard_error = _gain(served_N, nll_of(p_NC[np.arange(len(labels_N)), labels_N]))
     return CalibratorChoice(
         selection.calibrator,
@@ -129,8 +137,8 @@ def choose(
         CandidateScore(served.name, float(served_N.mean()), 0.0, 0.0),
         table,
         best,
-        measure(served, logits_NC, labels_N, settings, positive),
-        measure_probabilities(best.name, p_NC, labels_N, settings, positive, before_NC=Identity()(logits_NC)),
+        measure_probabilities(served.name, served(logits_NC, groups=groups_N), *measured, before_NC=plain_NC),
+        measure_probabilities(best.name, p_NC, *measured, before_NC=plain_NC),
         settings,
         len(labels_N),
         Reference.of_probabilities(p_NC, positive, labels_N),
@@ -144,7 +152,7 @@ def write_candidate(served: Bundle, choice: CalibratorChoice, out: Path, apart: 
     """
     settings, sets = settings_of_sets(served), None
     if settings is not None and apart is not None:
-        sets = fit_sets(choice.calibrator, apart.logits_NC, apart.labels_N, settings)
+        sets = fit_sets(choice.calibrator, apart.logits_NC, apart.labels_N, settings, apart.groups_N)
     table = table_of(choice.before, choice.after, [], choice.calibrator, choice.settings)
     origin = {"from": served.version, "labels": choice.rows, "candidates": [line.name for line in choice.table]}
     changes = {

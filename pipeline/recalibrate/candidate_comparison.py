@@ -182,6 +182,7 @@ def compare(
     candidate_logits_NC: npt.NDArray[np.floating] | None = None,
     rules: Rules | None = None,
     propensities_N: npt.NDArray[np.float64] | None = None,
+    tags_N: npt.NDArray[np.object_] | None = None,
 ) -> CandidateComparison:
     """Compare two versions on fresh labels, in their order, by a confidence sequence of the mean gain.
 
@@ -202,6 +203,7 @@ def compare(
         rules: The rules. None: `Rules()`.
         propensities_N: The probability of each label, NaN where unknown. If all are unknown, or None, labels count
             equally.
+        tags_N: Tags of the answers, for calibrators with groups. Answers without a tag have None.
     """
     rules = rules or Rules()
     known = propensities_N is not None and bool(np.isfinite(propensities_N).any())
@@ -212,11 +214,12 @@ def compare(
         weight_N = rules.smallest_propensity / propensities_N[kept_N]
         logits_NC, labels_N = logits_NC[kept_N], labels_N[kept_N]
         candidate_logits_NC = None if candidate_logits_NC is None else candidate_logits_NC[kept_N]
+        tags_N = None if tags_N is None else tags_N[kept_N]
     if not len(labels_N):
         return CandidateComparison(0, None, rules=rules, weighted=known, left_out=left_out)
     others_NC = logits_NC if candidate_logits_NC is None else candidate_logits_NC
-    log_p_N, brier_p_N = scores(served, logits_NC, labels_N, rules.smoothing)
-    log_q_N, brier_q_N = scores(candidate, others_NC, labels_N, rules.smoothing)
+    log_p_N, brier_p_N = scores(served, logits_NC, labels_N, rules.smoothing, tags_N)
+    log_q_N, brier_q_N = scores(candidate, others_NC, labels_N, rules.smoothing, tags_N)
     least, most = gain_limits(
         served, candidate, logits_NC.shape[1], rules.smoothing, same_logits=candidate_logits_NC is None
     )

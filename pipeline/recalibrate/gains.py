@@ -10,7 +10,14 @@ import numpy.typing as npt
 import scipy
 
 from pipeline.choices import SMOOTHING
-from trueodds.calibrators import BiasCorrectedTemperature, Calibrator, EnsembleTemperature, Identity, Temperature
+from trueodds.calibrators import (
+    BiasCorrectedTemperature,
+    Calibrator,
+    EnsembleTemperature,
+    GroupTemperature,
+    Identity,
+    Temperature,
+)
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import brier_of
 
@@ -24,14 +31,18 @@ def scores(
     logits_NC: npt.NDArray[np.floating],
     labels_N: npt.NDArray[np.integer],
     smoothing: float = SMOOTHING,
+    groups_N: npt.NDArray[np.object_] | None = None,
 ) -> tuple[Array, Array]:
-    """Return ln((1 - e) p_y + e / K) of each row in nats, and the Brier score sum_k (p_k - [k = y])^2 of p itself."""
+    """Return ln((1 - e) p_y + e / K) of each row in nats, and the Brier score sum_k (p_k - [k = y])^2 of p itself.
+
+    `groups_N` are the rows' groups, for a calibrator that has some.
+    """
     rows, classes = logits_NC.shape
     log_N, brier_N = np.empty(rows), np.empty(rows)
     step = max(BLOCK_VALUES // max(classes, 1), 1)
     for first in range(0, rows, step):
         part = slice(first, first + step)
-        p_NC = calibrator(logits_NC[part])
+        p_NC = calibrator(logits_NC[part], groups=None if groups_N is None else groups_N[part])
         true_N = p_NC[np.arange(len(p_NC)), labels_N[part]]
         log_N[part] = np.log((1 - smoothing) * true_N + smoothing / classes)
         brier_N[part] = brier_of(true_N, (p_NC**2).sum(axis=1))
@@ -51,8 +62,31 @@ def gain_limits(
 
     The gain's limits are the extremes of these functions over p_k. They are found on a grid of its log odds. The slope
     of the gain in the log odds is at most 1 + b, so the limits are widened by that slope times half a step. Narrow
-    limits detect small gains with far fewer labels.
+    limits detect small gains with far fewer labels. Calibrators with groups have the widest limits of all groups.
     """
+    groups = dict.fromkeys([None, *served.known_groups, *candidate.known_groups])
+    pairs = {_key(pair): pair for name in groups for pair in [(_within(served, name), _within(candidate, name))]}
+    limits = [_pair_limits(*pair, classes, smoothing, same_logits) for pair in pairs.values()]
+    return min(least for least, _ in limits), max(most for _, most in limits)
+
+
+def _within(calibrator: Calibrator, group: str | None) -> Calibrator:
+    """Return what a calibrator is within one group; None stands for rows of no known group."""
+    if type(calibrator) is not GroupTemperature:
+        return calibrator
+    known = calibrator.temperatures
+    return Temperature(calibrator.temperature if group is None else known.get(group, calibrator.temperature))
+
+
+def _key(pair: tuple[Calibrator, Calibrator]) -> tuple[float | int, ...]:
+    """Return a key that pairs with the same limits share."""
+    return tuple(one.temperature if type(one) is Temperature else id(one) for one in pair)
+
+
+def _pair_limits(
+    served: Calibrator, candidate: Calibrator, classes: int, smoothing: float, same_logits: bool
+) -> tuple[float, float]:
+    """Return the limits of `gain_limits` for two calibrators without groups."""
     widest = float(np.log1p(classes * (1 - smoothing) / smoothing))
     one, other = _members(served, classes), _members(candidate, classes)
     if not same_logits or one is None or other is None or classes < 2:

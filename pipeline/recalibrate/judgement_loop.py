@@ -24,12 +24,20 @@ from pipeline.recalibrate.judging import (
 )
 from pipeline.recalibrate.model_state import LOCK, JudgedVersion, ModelState, check_folder
 from pipeline.recalibrate.observed import RemoteModel
-from pipeline.recalibrate.request import FewLabelsError, Judgement, Recalibration, RecalibrationOutcome, Status
+from pipeline.recalibrate.request import (
+    FewLabelsError,
+    Judgement,
+    NoTagsError,
+    Recalibration,
+    RecalibrationOutcome,
+    Status,
+)
 from pipeline.recalibrate.set_rows import divide, labels_are_chosen
 from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, BundleError, BusyError, Slot
 from trueodds.client import Labelled
 from trueodds.errors import ConfigError, UserError
 from trueodds.logits import Logits
+from trueodds.sums.rounding import EXACT
 
 POLL_SECONDS = 2.0
 USED_UP = 10_000
@@ -54,6 +62,7 @@ def recalibrate(request: Recalibration, call: Call = directly) -> RecalibrationO
 
     Raises:
         FewLabelsError: There are fewer than 200 labels.
+        NoTagsError: `request.groups` is "tag", and no labelled answer has a tag.
         BundleError: There is no such model or version, or the calibrator under judgement is for another net.
         CallError: The service does not answer, or refuses.
         DisagreementError: The service serves another folder, or has labels of other classes.
@@ -169,11 +178,17 @@ def _with_net(request: Recalibration, outcome: RecalibrationOutcome, call: Call)
 
 
 def _fit(request: Recalibration, state: ModelState, call: Call, previous: Judgement | None) -> RecalibrationOutcome:
-    """Fit a calibrator, and publish it if it is better than the served one."""
+    """Fit a calibrator, and publish it if it is better than the served one.
+
+    Tags are the groups of candidates if the request says so, or if the served calibrator has groups.
+    """
     name, served = state.name, state.served
     rows: Labelled = call(fetch_labels, request.client, name, served, request.labels)
     are_chosen = served.card.sets is not None and call(labels_are_chosen, request.client, name, served.version)
-    fitting, apart = divide(served, rows, are_chosen=are_chosen)
+    if request.groups:
+        NoTagsError.check(rows, f"{name}/{served.version}")
+    by_tag = bool(request.groups or served.calibrator.known_groups)
+    fitting, apart = divide(served, rows, are_chosen=are_chosen, by_tag=by_tag)
     half = "" if apart is None else ", without the half that its conformal sets need,"
     FewLabelsError.check(len(fitting.labels_N), f"{name}/{served.version}{half}")
     settings = settings_of(served.card)
@@ -186,6 +201,8 @@ def _fit(request: Recalibration, state: ModelState, call: Call, previous: Judgem
         settings,
         served.card.positive_class(),
         served.card.ordered,
+        EXACT,
+        fitting.groups_N,
     )
     if not choice.better:
         words = f"Nothing published: {choice.rows:,} labels do not distinguish the best candidate from the served one."

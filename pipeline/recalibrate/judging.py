@@ -81,7 +81,7 @@ def evidence_about(
     rules = replace(request.rules, candidate=candidate_number(request.models.changes(name), bundle.version))
     both = (served.calibrator, bundle.calibrator)
     comparison: CandidateComparison = call(
-        compare, *both, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC, rules, rows.propensities_N
+        compare, *both, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC, rules, rows.propensities_N, rows.tags_N
     )
     return Judgement(candidate.slot, bundle.version, comparison)
 

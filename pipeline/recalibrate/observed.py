@@ -10,7 +10,7 @@ from typing import Any
 from pipeline.recalibrate.calibrator_choice import CalibratorChoice, choose
 from pipeline.recalibrate.candidate_comparison import CandidateComparison, compare
 from pipeline.recalibrate.candidate_numbers import pair_number
-from pipeline.recalibrate.request import FewLabelsError, Judgement, Recalibration, RecalibrationOutcome
+from pipeline.recalibrate.request import FewLabelsError, Judgement, NoTagsError, Recalibration, RecalibrationOutcome
 from trueodds.bundle import SHADOW
 from trueodds.bundle.contents import shadow_of
 from trueodds.calibrators import Identity
@@ -76,6 +76,7 @@ def recalibrate(request: Recalibration, model: RemoteModel, call: Call) -> Recal
 
     Raises:
         FewLabelsError: There are fewer than 200 labels.
+        NoTagsError: `request.groups` is "tag", and no labelled answer has a tag.
         CallError: The service does not answer or refuses, or stores only the predicted classes of its answers.
         ConfigError: A candidate is unknown.
         FitError: No candidate can be fitted.
@@ -83,8 +84,11 @@ def recalibrate(request: Recalibration, model: RemoteModel, call: Call) -> Recal
     version = model.version(request.version)
     rows: Labelled = call(fetch_labels, request.client, model.name, version, request.labels)
     FewLabelsError.check(len(rows), f"{model.name}/{version}")
-    settings, positive, ordered = None, None, False
-    fit = Identity(), rows.logits_NC, rows.labels_N, request.candidates, settings, positive, ordered, rows.resolution
+    if request.groups:
+        NoTagsError.check(rows, f"{model.name}/{version}")
+    settings, positive, ordered, groups_N = None, None, False, rows.tags_N if request.groups else None
+    how = request.candidates, settings, positive, ordered, rows.resolution, groups_N
+    fit = Identity(), rows.logits_NC, rows.labels_N, *how
     choice: CalibratorChoice = call(choose, *fit)
     if not choice.better:
         words = f"Nothing written: {choice.rows:,} labels do not distinguish the best candidate from the answers as is."
@@ -96,6 +100,8 @@ def recalibrate(request: Recalibration, model: RemoteModel, call: Call) -> Recal
             f" {request.out} holds it; on the server of {model.name}, load it with calibrators.from_json and apply it"
             f" to logits (for probabilities: trueodds.logits_of{_with(rows.resolution)})."
         )
+        if choice.calibrator.known_groups:
+            words += " Give it the tags of the rows: calibrator(logits, groups=tags)."
     return RecalibrationOutcome("fitted", model.name, version, None, words, choice)
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.choices import LABELS, PROMOTE, Promote
+from pipeline.choices import GROUPS, LABELS, PROMOTE, Groups, Promote
 from pipeline.recalibrate.calibrator_choice import CalibratorChoice
 from pipeline.recalibrate.candidate_comparison import CandidateComparison, Rules
 from trueodds.bundle import SHADOW, SLOTS, PublishedModels, Reason, Slot
-from trueodds.client import Client
+from trueodds.client import Client, Labelled
 from trueodds.errors import ConfigError, UserError
 
 LEAST_LABELS = 200
@@ -27,6 +27,19 @@ class FewLabelsError(UserError, ValueError):
             raise cls(
                 f"{version} has {labels:,} labelled answers; at least {LEAST_LABELS} are needed. Send labels to POST"
                 " /feedback. If the model has a maturity window, a label counts when the window of its answer closes"
+            )
+
+
+class NoTagsError(UserError, ValueError):
+    """The labelled answers have no tags, by which a calibrator should have groups."""
+
+    @classmethod
+    def check(cls, labelled: Labelled, version: str) -> None:
+        """Raise this error if no answer has a tag."""
+        if labelled.tags_N is None or not any(tag is not None for tag in labelled.tags_N.tolist()):
+            raise cls(
+                f"groups is 'tag', and no labelled answer of {version} has a tag; send tags to POST /predict, or leave"
+                " groups out"
             )
 
 
@@ -74,6 +87,8 @@ class Recalibration:
     """Shadow to judge, for a model that another server serves; None: the newest."""
     rules: Rules = field(default_factory=Rules)
     """Rules of the comparison. The candidate's number is looked up."""
+    groups: Groups | None = None
+    """tag: a temperature for each tag is a candidate. None: only if the served calibrator has groups."""
     out: Path | None = None
     """File for the calibrator of a model that another server serves."""
 
@@ -85,6 +100,7 @@ class Recalibration:
         _check_choice("promote", self.promote, PROMOTE)
         _check_choice("promote net", self.promote_net, PROMOTE)
         _check_choice("slot", self.slot, (None, *SLOTS))
+        _check_choice("groups", self.groups, (None, *GROUPS))
         Reason.of(self.why, self.who)
 
     def promote_of(self, slot: Slot) -> Promote:

@@ -29,12 +29,14 @@ def settings_of_sets(served: Bundle) -> SetSettings | None:
     return SetSettings(method=rules[0].method, levels=levels, confidence=rules[0].confidence)
 
 
-def divide(served: Bundle, labelled: Labelled, *, are_chosen: bool = False) -> DividedLabels:
+def divide(served: Bundle, labelled: Labelled, *, are_chosen: bool = False, by_tag: bool = False) -> DividedLabels:
     """Divide live labels at random into halves, if the served version has sets that can be fitted again.
 
     `are_chosen` says that the labelled answers differ from all answers in their confidence; see `labels_are_chosen`.
+    `by_tag` keeps the tags as the rows' groups.
     """
-    rows, settings = Logits(labelled.logits_NC, labelled.labels_N), settings_of_sets(served)
+    groups_N = labelled.tags_N if by_tag else None
+    rows, settings = Logits(labelled.logits_NC, labelled.labels_N, groups_N), settings_of_sets(served)
     if settings is None or are_chosen or has_different_chances(labelled):
         return DividedLabels(rows, None)
     return DividedLabels(*rows_apart(rows, settings))

@@ -31,6 +31,8 @@ DECISION = "decision"
 """Output of versions with a promise to act alone. Its values are `act` and `escalate`."""
 SET = "set"
 """Output of versions with conformal sets: whether each class is in the set of a row."""
+GROUP = "group"
+"""Output of versions with a calibrator by group: the tag whose temperature a row has; empty for that of all rows."""
 PER_CLASS = (*CLASSIFIED, SET)
 """Outputs with one value per class."""
 
@@ -38,7 +40,8 @@ PER_CLASS = (*CLASSIFIED, SET)
 def datatypes_of(version: Version) -> dict[str, str]:
     """Return the datatypes of a version's outputs, by name."""
     decision = {} if version.act_alone is None else {DECISION: "BYTES"}
-    return {**DATATYPES, **decision, **({SET: "BOOL"} if version.set_rules else {})}
+    by_group = {GROUP: "BYTES"} if version.calibrator.known_groups else {}
+    return {**DATATYPES, **decision, **by_group, **({SET: "BOOL"} if version.set_rules else {})}
 
 
 class ServerMetadata(BaseModel):
@@ -250,7 +253,7 @@ _OUTPUT_PARAMETERS = object_of(
     is_open=True,
 )
 _OUTPUT = object_of(
-    {"name": {"enum": [*OUTPUTS, DECISION, SET]}, "parameters": _OUTPUT_PARAMETERS}, ["name"], is_open=True
+    {"name": {"enum": [*OUTPUTS, DECISION, GROUP, SET]}, "parameters": _OUTPUT_PARAMETERS}, ["name"], is_open=True
 )
 BODY = body_of(
     {
@@ -261,8 +264,8 @@ BODY = body_of(
                 "inputs": list_of(_INPUT, minItems=1, maxItems=1, description="The one input tensor."),
                 "outputs": list_of(
                     _OUTPUT,
-                    description="Requested outputs. Default: prediction_id, label, probabilities, any decision, and"
-                    " set with the parameter set.",
+                    description="Requested outputs. Default: prediction_id, label, probabilities, any decision, any"
+                    " group, and set with the parameter set.",
                 ),
             },
             ["inputs"],

@@ -17,6 +17,7 @@ from service.infer.infer_schemas import (
     CLASSIFIED,
     DATATYPES,
     DECISION,
+    GROUP,
     OUTPUTS,
     SET,
     InferResponse,
@@ -57,8 +58,9 @@ def requested_outputs(tree: dict[str, Any], engine: Engine) -> dict[str, OutputF
     named = tree.get("outputs")
     if named is None:
         decided = [DECISION] if engine.version.act_alone else []
+        grouped = [GROUP] if engine.version.calibrator.known_groups else []
         sets = [SET] if "set" in tree["parameters"] else []
-        return dict.fromkeys([*DEFAULT_OUTPUTS, *decided, *sets], OutputForm(binary))
+        return dict.fromkeys([*DEFAULT_OUTPUTS, *decided, *grouped, *sets], OutputForm(binary))
     if not isinstance(named, list):
         raise invalid(f"outputs is {short(named)}; expected a list")
     forms: dict[str, OutputForm] = {}
@@ -167,6 +169,8 @@ def _outputs(
             yield Output(name, BYTES, [len(result)], labels)
         elif name == DECISION:  # empty for a repeated answer of a version without a promise
             yield Output(name, BYTES, [len(result)], [row.get("decision", "") for row in acting])
+        elif name == GROUP:
+            yield Output(name, BYTES, [len(result)], [group or "" for group in result.groups])
         elif name == SET:  # no class for a repeated answer of a version without sets
             none_C = np.zeros(result.probabilities_NC.shape[1], bool)
             inside_NC = np.array([none_C if inside_C is None else inside_C for inside_C in inside])

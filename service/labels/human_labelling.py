@@ -287,7 +287,7 @@ def _answer_to_label(answer: QueuedAnswer, kept_input: str | None, version: Vers
     probabilities = None
     if show == "probabilities" and answer.logits:
         logits_1C = np.frombuffer(answer.logits, "<f4").reshape(1, len(version.classes))
-        probabilities = version.calibrator(logits_1C)[0].tolist()
+        probabilities = version.calibrator(logits_1C, groups=[answer.tag])[0].tolist()
     return AnswerToLabel(
         id=answer.id,
         time=moment_of(answer.created_ms),

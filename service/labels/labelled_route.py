@@ -61,9 +61,10 @@ async def labelled_logits(
 ) -> Response:
     """Return all labelled answers of a version in the format of logits.npz, in the order in which the labels arrived.
 
-    The arrays are val_logits (float32, each row minus its maximum), val_labels, val_created_ms (Unix milliseconds) and
-    val_propensity (NaN where unknown). With `shadow` there is also val_shadow_logits. Where the version's probabilities
-    are rounded, there is also val_resolution: their step.
+    The arrays are val_logits (float32, each row minus its maximum), val_labels, val_created_ms (Unix milliseconds),
+    val_propensity (NaN where unknown), and val_tag, the place of each answer's tag in val_tag_names (-1 without a tag).
+    With `shadow` there is also val_shadow_logits. Where the version's probabilities are rounded, there is also
+    val_resolution: their step.
     """
     runtime = runtime_of(request)
     source = await runtime.version(model, version)
@@ -106,31 +107,36 @@ async def _build(blocks: AsyncIterator[LabelledLogits], step: float | None) -> t
     * val_logits (float32, N x C) and val_labels (int64, N)
     * val_created_ms (int64, N): time of each answer
     * val_propensity (float64, N): the answer's chance of getting a label, NaN where unknown
+    * val_tag (int64, N): place of the answer's tag in val_tag_names, -1 without a tag
+    * val_tag_names (text): the different tags, in the order of their first label
     * val_shadow_logits (float32, N x C), if the blocks have them
     * val_resolution (float64, 1): step of rounded probabilities, if they are
     """
     with ExitStack() as spools:
-        columns: list[IO[bytes]] = [spools.enter_context(tempfile.TemporaryFile()) for _ in range(5)]
-        rows, classes = 0, 0
+        columns: list[IO[bytes]] = [spools.enter_context(tempfile.TemporaryFile()) for _ in range(6)]
+        rows, classes, tags = 0, 0, dict[str, int]()
         async for block in blocks:
             rows, classes = rows + len(block.labels_N), block.logits_NC.shape[1]
-            await asyncio.to_thread(_append, columns, block)
-        return await asyncio.to_thread(_zip, columns, rows, classes, step), rows
+            await asyncio.to_thread(_append, columns, block, tags)
+        return await asyncio.to_thread(_zip, columns, rows, classes, step, list(tags)), rows
 
 
-def _append(columns: list[IO[bytes]], block: LabelledLogits) -> None:
+def _append(columns: list[IO[bytes]], block: LabelledLogits, tags: dict[str, int]) -> None:
+    """Append a block to the columns. `tags` has the places of the tags so far; new ones are added."""
+    tag_N = np.array([-1 if tag is None else tags.setdefault(tag, len(tags)) for tag in block.tags], np.int64)
     beside = () if block.shadow_logits_NC is None else (block.shadow_logits_NC,)
-    arrays = (block.logits_NC, block.labels_N, block.created_ms_N, block.propensity_N, *beside)
+    arrays = (block.logits_NC, block.labels_N, block.created_ms_N, block.propensity_N, tag_N, *beside)
     for file, array in zip(columns, arrays, strict=False):
         file.write(np.ascontiguousarray(array).tobytes())
 
 
-def _zip(columns: list[IO[bytes]], rows: int, classes: int, step: float | None) -> IO[bytes]:
+def _zip(columns: list[IO[bytes]], rows: int, classes: int, step: float | None, tags: list[str]) -> IO[bytes]:
     members: list[tuple[str, str, tuple[int, ...]]] = [
         ("logits", "<f4", (rows, classes)),
         ("labels", "<i8", (rows,)),
         ("created_ms", "<i8", (rows,)),
         ("propensity", "<f8", (rows,)),
+        ("tag", "<i8", (rows,)),
     ]
     if columns[-1].tell():
         members.append(("shadow_logits", "<f4", (rows, classes)))
@@ -142,6 +148,8 @@ def _zip(columns: list[IO[bytes]], rows: int, classes: int, step: float | None) 
                 header = {"descr": dtype, "fortran_order": False, "shape": shape}
                 npy.write_array_header_1_0(member, header)
                 shutil.copyfileobj(column, member, CHUNK)
+        with archive.open(f"{SPLIT}_tag_names.npy", "w", force_zip64=True) as member:
+            npy.write_array(member, np.array(tags, dtype=np.str_), allow_pickle=False)
         if step is not None:
             with archive.open(f"{SPLIT}_resolution.npy", "w") as member:
                 npy.write_array(member, np.array([step]))

@@ -70,6 +70,19 @@ class PredictionResult:
         """Return the version that gave a row's answer."""
         return self.repeats.get(row, self.version)
 
+    @property
+    def has_groups(self) -> bool:
+        """Whether the calibrator of some answer reads the tags."""
+        return any(version.calibrator.known_groups for version in (self.version, *self.repeats.values()))
+
+    @property
+    def groups(self) -> list[str | None]:
+        """Tags whose calibration the rows have; None for that of all rows."""
+        groups = self.version.calibrator.groups_of(self.tags)
+        for row, version in self.repeats.items():
+            (groups[row],) = version.calibrator.groups_of([self.tags[row]])
+        return groups
+
 
 def split(batch: PredictionBatch, version: Version, sizes: list[int]) -> list[PredictionResult]:
     """Split a batch into one result per call. `sizes` has the numbers of rows of the calls, in order."""
@@ -99,7 +112,7 @@ async def repeat(
         if known and known.logits is not None:
             version = await versions(known.version)
             logits_1C = np.frombuffer(known.logits, "<f4").reshape(1, len(version.classes))
-            scores = of_logits(version.calibrator, logits_1C)
+            scores = of_logits(version.calibrator, logits_1C, [known.tag])
             logits[row], probabilities[row], index[row] = (
                 scores.logits_NC[0],
                 scores.probabilities_NC[0],

@@ -126,11 +126,11 @@ class Engine:
     def _score(self, calls: list[PredictionCall], alone: bool) -> Scored:
         inputs = self.input.join([c.inputs for c in calls])
         now, began = time.time_ns() // 1_000_000, time.perf_counter()
-        scores = self._model.score(inputs, alone=alone)
+        tags: list[str | None] = [t for c in calls for t in c.tags or [None] * len(c)]
+        scores = self._model.score(inputs, tags, alone=alone)
         self._telemetry.count_model_batch(time.perf_counter() - began)
         own = any(c.ids for c in calls)
         ids = [i for c in calls for i in c.ids or new_ids(len(c), now)] if own else new_ids(len(inputs), now)
-        tags: list[str | None] = [t for c in calls for t in c.tags or [None] * len(c)]
         given: list[float | None] = [p for c in calls for p in c.propensities or [None] * len(c)]
         batch = PredictionBatch(
             model=self.version.model,

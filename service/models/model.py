@@ -205,8 +205,13 @@ class Model:
             set_rules=() if card.sets is None else card.sets.rules,
         )
 
-    def score(self, inputs: Inputs, *, alone: bool = False) -> Scores:
-        """Return logits, probabilities and predicted class of every input. `alone` uses all threads.
+    def score(self, inputs: Inputs, tags: Sequence[str | None] | None = None, *, alone: bool = False) -> Scores:
+        """Return logits, probabilities and predicted class of every input.
+
+        Args:
+            inputs: The inputs.
+            tags: Tag of each input. It is the group of a calibrator by group.
+            alone: Use all threads.
 
         Raises:
             InputError: The logits of an input are not finite.
@@ -219,7 +224,7 @@ class Model:
             raise InputError(
                 "not_finite", f"{message}; check the input for extreme values, which overflow in the model"
             )
-        return of_logits(self.bundle.calibrator, raw_NC - top_N1)
+        return of_logits(self.bundle.calibrator, raw_NC - top_N1, tags)
 
     def logits(self, inputs: Inputs) -> npt.NDArray[np.float32]:
         """Return the float32 logits of the graph, unchanged."""
@@ -241,9 +246,11 @@ def _logits(bundle: Bundle, session: ort.InferenceSession, inputs: Inputs) -> np
     return answer
 
 
-def of_logits(calibrator: Calibrator, logits_NC: npt.NDArray[np.float32]) -> Scores:
-    """Return the scores of logits (each row minus its maximum). Stored logits give the same answer again."""
-    probabilities_NC = calibrator(logits_NC)
+def of_logits(
+    calibrator: Calibrator, logits_NC: npt.NDArray[np.float32], tags: Sequence[str | None] | None = None
+) -> Scores:
+    """Return the scores of logits (each row minus its maximum). Stored logits and tags give the same answer again."""
+    probabilities_NC = calibrator(logits_NC, groups=tags)
     rows_N, index_N = np.arange(len(logits_NC)), probabilities_NC.argmax(axis=1)
     odds_NC = np.exp(logits_NC.astype(np.float64))
     raw_confidence_N = odds_NC[rows_N, index_N] / odds_NC.sum(axis=1)

@@ -102,9 +102,9 @@ class Shadow:
         (one,) = batches
         began = time.perf_counter()
         if self._shares_logits:
-            scores = of_logits(self._model.bundle.calibrator, one.logits_NC)
+            scores = of_logits(self._model.bundle.calibrator, one.logits_NC, one.tags)
         else:
-            scores = self._model.score(one.inputs)
+            scores = self._model.score(one.inputs, one.tags)
         self._telemetry.count_model_batch(time.perf_counter() - began)
         return PredictionBatch(
             model=self.version.model,

@@ -95,6 +95,9 @@ def encode(
         "version": engine.version.version,
         "predictions": rows_of(result, options),
     }
+    if result.has_groups:
+        for one, group in zip(tree["predictions"], result.groups, strict=True):
+            one["group"] = group
     if engine.version.act_alone or result.repeats:
         for one, acting in zip(tree["predictions"], acting_rows(result, engine.audit_share), strict=True):
             one.update(cast(Prediction, acting))

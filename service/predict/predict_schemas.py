@@ -72,6 +72,13 @@ class Prediction(_Answer, total=False):
             " answer of a version without sets of this level."
         ),
     ]
+    group: Annotated[
+        str | None,
+        Field(
+            description="For a version with a calibrator by group: the tag whose temperature the probabilities have."
+            " Null: without a tag, or with an unknown one, they have that of all answers."
+        ),
+    ]
     truncated: Annotated[Truncated, Field(description="Present if the text is longer than the model reads.")]
     repeated: Annotated[bool, Field(description="This id was answered before, and this is the stored answer.")]
     version: Annotated[str, Field(description="Version that gave a repeated answer.")]

@@ -293,6 +293,8 @@ class LabelledLogits:
     created_ms_N: Integers
     propensity_N: Array
     """Chance of each answer to get its label; NaN if unknown."""
+    tags: list[str | None]
+    """Tags of the answers."""
     shadow_logits_NC: npt.NDArray[np.float32] | None = None
     """Logits of the requested shadow on the same inputs."""
 

@@ -272,7 +272,7 @@ NAMES = calibrators.names()
 
 def test_names() -> None:
     assert NAMES[:4] == ["identity", "temperature", "ensemble_temperature", "bias_corrected_temperature"]
-    assert len(NAMES) == 20
+    assert len(NAMES) == 21
 
 
 @pytest.mark.parametrize("name", NAMES)

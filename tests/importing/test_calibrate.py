@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -74,6 +75,42 @@ def test_a_table_names_its_classes(tmp_path: Path) -> None:
     names = ("csv", "p", "npy")
     fits = [json.loads((tmp_path / name / "calibrator.json").read_text())["calibrator"] for name in names]
     assert fits[0] == fits[1] == fits[2]
+
+
+def test_groups_of_a_column_or_an_array_get_temperatures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tags = ["eu", "us", ""] * 100
+    labels = [RNG.choice(3, p=p) for p in metrics.softmax(Z / np.tile([0.5, 4.0, 1.5], 100)[:, None])]
+    lines = (f"{','.join(map(str, z))},{NAMES[y]},{tag}" for z, y, tag in zip(Z.tolist(), labels, tags, strict=True))
+    (tmp_path / "val.csv").write_text("\n".join(["cat,dog,hare,label,site", *lines]) + "\n")
+    place_N = np.tile([0, 1, -1], 100)
+    arrays: dict[str, Any] = {"logits": Z, "labels": labels, "tag": place_N, "tag_names": ["eu", "us"]}
+    np.savez(tmp_path / "rows.npz", **arrays, site=np.array(tags))
+    fits = []
+    for file, column in (("val.csv", "site"), ("rows.npz", "site"), ("rows.npz", "tag")):
+        words = [tmp_path / file, "--groups", column, "--out", tmp_path / "out", "--test", tmp_path / file]
+        command = ["calibrate", *map(str, words), "--candidates", "temperature,group_temperature"]
+        assert cli.main("trueodds", cli.COMMANDS, command) == 0
+        shown = capsys.readouterr().out
+        assert "Chosen: group_temperature" in shown and "any other" in shown and "eu" in shown
+        fits.append(calibrators.from_json(json.loads((tmp_path / "out" / "calibrator.json").read_text())))
+    names = [tag or None for tag in tags]
+    assert fits[0] == fits[1] == fits[2] == calibrators.fit(Z, labels, "group_temperature", groups=names)
+    np.save(tmp_path / "rows.npy", Z)
+    np.save(tmp_path / "labels.npy", labels)
+    for file, column, problem in (
+        ("val.csv", "place", "the column of groups, 'place', is not one of"),
+        ("val.csv", "label", "the column of groups, 'label', holds the labels"),
+        ("rows.npz", "place", "has no array 'place' of groups"),
+        ("rows.npz", "logits", "expected one text or whole number per row"),
+        ("rows.npy", "site", "holds one array and no groups"),
+    ):
+        words = [tmp_path / file, "--groups", column, "--out", tmp_path / "out"]
+        words += ["--labels", tmp_path / "labels.npy"] * (file == "rows.npy")
+        assert calibrate(*words) == 1
+        assert problem in capsys.readouterr().err
+    np.savez(tmp_path / "bad.npz", **arrays | {"tag_names": ["eu"]})
+    assert calibrate(tmp_path / "bad.npz", "--groups", "tag", "--out", tmp_path / "out") == 1
+    assert "a place among the names is outside [-1, 1)" in capsys.readouterr().err
 
 
 P = metrics.softmax(Z)

@@ -24,6 +24,7 @@ COMMANDS = {
     "metrics": "python -m benchmarks.library.metrics",
     "calibrators": "python -m benchmarks.library.calibrators --limit 60",
     "selection": "python -m benchmarks.library.selection",
+    "group_temperature": "python -m benchmarks.library.group_temperature",
     "interval_coverage": "python -m benchmarks.intervals.ece --runs 400",
     "classwise_coverage": "python -m benchmarks.intervals.classwise --runs 150",
     "score_coverage": "python -m benchmarks.intervals.scores --runs 1000",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Iterable
+from typing import Any, Self
 
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -35,6 +36,7 @@ class CardSets(BaseModel):
         settings: SetSettings,
         calibrator: Calibrator,
         test: tuple[npt.ArrayLike, npt.ArrayLike] | None,
+        groups: Iterable[Any] | None = None,
     ) -> Self:
         """Make the entry of a card.
 
@@ -43,12 +45,13 @@ class CardSets(BaseModel):
             settings: The watched levels.
             calibrator: Calibrator of the sets.
             test: Logits and labels of test rows; None: there are none.
+            groups: Group of each test row, if the calibrator has groups.
         """
         rules = tuple(sets.at(level, settings.confidence) for level in settings.levels)
         if test is None:
             return cls(rules=rules)
         logits_NC, labels_N = test
-        probabilities_NC = calibrator(logits_NC)
+        probabilities_NC = calibrator(logits_NC, groups=groups)
         return cls(rules=rules, test=tuple(measure(rule, probabilities_NC, labels_N) for rule in rules))
 
     def problem_with(self, sets: ConformalSets) -> str:

@@ -15,7 +15,7 @@ from trueodds.bundle.card import Description, Reference
 from trueodds.calibrators import Calibrator, origin
 
 SHOWN = 20
-"""Largest number of classes that are listed. The card has all of them."""
+"""Largest number of classes, or of groups, that are listed. The bundle has all of them."""
 THRESHOLDS = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Confidences in the table of selective prediction."""
 NAMES = {
@@ -180,6 +180,8 @@ def _calibration(description: Description, calibrator: Calibrator, reference: Re
         f"Calibrator: {_code(calibrator.name)}{source}, in `calibrator.json`. It is applied to the logits of"
         " `model.onnx`."
     ]
+    if calibrator.known_groups:
+        lines += _by_group(calibrator)
     if whose is not None:
         lines.append(f"To load this bundle, install it: `pip install '{whose.requirement}'`.")
     of_positive, label = _numbers(description.metrics.get("after"), "positive"), description.positive
@@ -210,6 +212,16 @@ def _calibration(description: Description, calibrator: Calibrator, reference: Re
             _markdown(head, rows),
         ]
     return "\n".join(lines)
+
+
+def _by_group(calibrator: Calibrator) -> list[str]:
+    """Say which groups the calibrator knows, and that the graph does not contain it."""
+    known, more = calibrator.known_groups[:SHOWN], len(calibrator.known_groups) - SHOWN
+    names = ", ".join(map(_code, known)) + (f" and {more:,} more" if more > 0 else "")
+    return [
+        f"It reads the tag of each request and has a temperature for each of these: {names}. Inputs without a tag, or"
+        " with another one, get the temperature of all rows. The calibrator is not a part of the graph.",
+    ]
 
 
 def _against_chance(numbers: Numbers, whose: str) -> list[str]:

@@ -8,6 +8,7 @@ array([[0.731, 0.269]])
 """
 
 from trueodds.calibrators.affine.dirichlet import Dirichlet
+from trueodds.calibrators.affine.group_temperature import GroupTemperature
 from trueodds.calibrators.affine.label_platt import MultilabelPlatt
 from trueodds.calibrators.affine.maps import BiasCorrectedTemperature, Matrix, Vector
 from trueodds.calibrators.affine.structured import StructuredMatrix, StructuredVector
@@ -35,6 +36,7 @@ __all__ = [
     "Dirichlet",
     "EnsembleTemperature",
     "FitError",
+    "GroupTemperature",
     "Histogram",
     "Identity",
     "Isotonic",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -16,6 +16,7 @@ from trueodds.calibrators.checks import OptionCheck, check_number
 from trueodds.errors import UserError
 from trueodds.files import write_json
 from trueodds.processes import extensions
+from trueodds.sums.group_names import GroupNames, check_groups, check_length
 from trueodds.sums.inputs import TELLING_ROWS, Array, check_labels, check_logits, check_no_mask, without_tensors
 from trueodds.sums.losses import nll_of
 
@@ -82,6 +83,8 @@ class Calibrator(ABC):
     """Options that only some objectives use, each with these objectives."""
     joins_select: ClassVar[bool] = False
     """Whether `select` tries it by default if another distribution registers it. Built-in classes do not use this."""
+    uses_groups: ClassVar[bool] = False
+    """Whether `fit` takes the rows' groups as its third argument, and `_apply_groups` reads them."""
 
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
     """Problems of the fit, one sentence each: a parameter at a bound, lower accuracy, a higher NLL."""
@@ -161,22 +164,28 @@ class Calibrator(ABC):
             if (check := cls.checks.get(option)) is not None:
                 check(option, value)
 
-    def __call__(self, logits_NC: npt.ArrayLike) -> Array:
+    def __call__(self, logits_NC: npt.ArrayLike, *, groups: Iterable[Any] | None = None) -> Array:
         """Compute calibrated probabilities.
 
         Args:
             logits_NC: Logits, shape (N, C).
+            groups: Group of each row, such as its tag, shape (N,); None for a row without one. Only a calibrator with
+                `known_groups` reads it. Without groups such a calibrator treats every row as one of no known group.
 
         Returns:
             Probabilities, shape (N, C), in float64.
 
         Raises:
             ValueError: The logits are not a finite N x C array, have another number of classes than the fit, or are
-                probabilities (if there are ten different rows or more).
+                probabilities (if there are ten different rows or more). Or the groups do not fit the rows.
         """
         logits = check_logits(logits_NC, rows=TELLING_ROWS)
         if self.classes not in (None, logits.shape[1]):
             raise ValueError(f"logits has shape {logits.shape}; this calibrator was fitted on {self.classes} classes")
+        if groups is not None:
+            check_length(groups, len(logits))
+            if self.known_groups:
+                return self._by_group(logits, check_groups(groups, len(logits)))
         if logits.size <= 8 * BLOCK:
             return self._apply(logits.astype(np.float64, copy=False))
         probabilities_NC = np.empty(logits.shape)
@@ -184,11 +193,20 @@ class Calibrator(ABC):
             probabilities_NC[block] = self._apply(logits[block].astype(np.float64, copy=False))
         return probabilities_NC
 
-    def predict_proba(self, logits_NC: npt.ArrayLike) -> Array:
+    def _by_group(self, logits_NC: Logits, groups_N: GroupNames) -> Array:
+        """Compute the probabilities of checked logits, block by block, with the rows' groups."""
+        probabilities_NC = np.empty(logits_NC.shape)
+        for block in row_blocks(*logits_NC.shape):
+            rows_NC = logits_NC[block].astype(np.float64, copy=False)
+            probabilities_NC[block] = self._apply_groups(rows_NC, groups_N[block])
+        return probabilities_NC
+
+    def predict_proba(self, logits_NC: npt.ArrayLike, *, groups: Iterable[Any] | None = None) -> Array:
         """Compute calibrated probabilities, as calling the calibrator does. The name is scikit-learn's.
 
         Args:
             logits_NC: Logits, shape (N, C). For probabilities of a model, pass `trueodds.logits_of(probabilities)`.
+            groups: Group of each row, as calling the calibrator has it.
 
         Returns:
             Probabilities, shape (N, C), in float64.
@@ -196,7 +214,17 @@ class Calibrator(ABC):
         Raises:
             ValueError: Calling the calibrator would raise it too.
         """
-        return self(logits_NC)
+        return self(logits_NC, groups=groups)
+
+    @property
+    def known_groups(self) -> tuple[str, ...]:
+        """Names of the groups with parameters of their own. Empty: the groups of the rows change nothing."""
+        return ()
+
+    def groups_of(self, groups: Iterable[str | None]) -> list[str | None]:
+        """Return the group whose parameters each row gets. None: those of all rows, because its group is not known."""
+        known = {*self.known_groups}
+        return [name if name in known else None for name in groups]
 
     def save(self, path: str | Path) -> None:
         """Write the calibrator to a JSON file, which `trueodds.load` reads.
@@ -212,6 +240,10 @@ class Calibrator(ABC):
     @abstractmethod
     def _apply(self, logits_NC: Array) -> Array:
         """Compute the probabilities of finite float64 logits."""
+
+    def _apply_groups(self, logits_NC: Array, groups_N: GroupNames) -> Array:
+        """Compute the probabilities of rows with groups. Called only if there are `known_groups`."""
+        return self._apply(logits_NC)
 
     @property
     def classes(self) -> int | None:
@@ -254,10 +286,24 @@ def _recording_classes(fit: Callable[..., Calibrator]) -> Callable[..., Calibrat
     """Wrap a fit so that its calibrator records the number of classes of the rows."""
 
     @functools.wraps(fit)
-    def fit_and_record(cls: type[Calibrator], logits_NC: Logits, labels_N: Labels, **options: Any) -> Calibrator:
-        return replace(fit(cls, logits_NC, labels_N, **options), fitted_classes=np.shape(logits_NC)[1])
+    def fit_and_record(
+        cls: type[Calibrator], logits_NC: Logits, labels_N: Labels, *groups_N: GroupNames | None, **options: Any
+    ) -> Calibrator:
+        return replace(fit(cls, logits_NC, labels_N, *groups_N, **options), fitted_classes=np.shape(logits_NC)[1])
 
     return fit_and_record
+
+
+def fit_kind(
+    kind: type[Calibrator],
+    logits_NC: Logits,
+    labels_N: Labels,
+    groups_N: GroupNames | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Calibrator:
+    """Fit a class on checked rows. Only a class that uses groups gets them."""
+    given = (logits_NC, labels_N, groups_N) if kind.uses_groups else (logits_NC, labels_N)
+    return kind.fit(*given, **(options or {}))
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -11,6 +11,7 @@ from trueodds.calibrators.base import Calibrator, FitError, Labels, Logits, row_
 from trueodds.calibrators.fitting.objectives import WARM, Rows
 from trueodds.calibrators.identity import Identity
 from trueodds.calibrators.temperature import Temperature, solve_nll
+from trueodds.sums.group_names import GroupNames
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import nll_of
 
@@ -51,12 +52,17 @@ def nll_without(
     return calibrated_nll(calibrator, logits_NC[inside_N], labels_N[inside_N])
 
 
-def calibrated_nll(calibrator: Calibrator, logits_NC: Logits, labels_N: np.typing.NDArray[np.integer]) -> Array:
+def calibrated_nll(
+    calibrator: Calibrator,
+    logits_NC: Logits,
+    labels_N: np.typing.NDArray[np.integer],
+    groups_N: GroupNames | None = None,
+) -> Array:
     """Compute -ln p_y of every row, in nats."""
     nll_N = np.empty(len(labels_N))
     for block in row_blocks(*logits_NC.shape):
-        labels = labels_N[block]
-        nll_N[block] = nll_of(calibrator(logits_NC[block])[np.arange(len(labels)), labels])
+        labels, groups = labels_N[block], None if groups_N is None else groups_N[block]
+        nll_N[block] = nll_of(calibrator(logits_NC[block], groups=groups)[np.arange(len(labels)), labels])
     return nll_N
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
 from trueodds.calibrators.affine.dirichlet import Dirichlet
+from trueodds.calibrators.affine.group_temperature import GroupTemperature
 from trueodds.calibrators.affine.label_platt import MultilabelPlatt
 from trueodds.calibrators.affine.maps import BiasCorrectedTemperature, Matrix, Vector
 from trueodds.calibrators.affine.structured import StructuredMatrix, StructuredVector
-from trueodds.calibrators.base import Calibrator, Labels, Logits, check_fit_data
+from trueodds.calibrators.base import Calibrator, Labels, Logits, check_fit_data, fit_kind
 from trueodds.calibrators.curve import StructuredCurve, TemperatureCurve
 from trueodds.calibrators.ensemble import EnsembleTemperature
 from trueodds.calibrators.fitting.rounded import Rounded, from_fields
@@ -29,6 +30,7 @@ from trueodds.calibrators.venn_abers import VennAbers
 from trueodds.errors import ConfigError, unknown
 from trueodds.processes import extensions
 from trueodds.processes.extensions import Distribution, Extension
+from trueodds.sums.group_names import check_groups
 from trueodds.texts import short
 
 Method: TypeAlias = str | type[Calibrator]
@@ -40,6 +42,7 @@ _CLASSES: tuple[type[Calibrator], ...] = (
     EnsembleTemperature,
     BiasCorrectedTemperature,
     OrderedTemperature,
+    GroupTemperature,
     Platt,
     Beta,
     Quadratic,
@@ -61,11 +64,14 @@ RESERVED = (*_BY_NAME, Rounded.name, MultilabelPlatt.name, "select", "all")
 """Names that no other distribution may register: the built-in calibrators, and words with a meaning in their place."""
 
 
-def names() -> list[str]:
+def names(*, has_groups: bool = True) -> list[str]:
     """List the calibrator names that `fit` accepts.
 
     They are ordered from no parameter over few to many, followed by those that bin or smooth one score, and by those
     that other distributions register in the entry-point group `trueodds.calibrators`.
+
+    Args:
+        has_groups: Whether to list the calibrators that need the rows' groups as well.
 
     Returns:
         The names.
@@ -77,7 +83,8 @@ def names() -> list[str]:
         >>> calibrators.names()[:3]
         ['identity', 'temperature', 'ensemble_temperature']
     """
-    return [*_BY_NAME, *extensions.names("calibrators", RESERVED)]
+    own = [name for name, kind in _BY_NAME.items() if has_groups or not kind.uses_groups]
+    return [*own, *extensions.names("calibrators", RESERVED)]
 
 
 def get(name: Method) -> type[Calibrator]:
@@ -202,12 +209,24 @@ def check_options(name: Method, values: Mapping[str, object]) -> None:
             )
 
 
-def fit_by_name(name: Method, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, **options: Any) -> Calibrator:
+def fit_by_name(
+    name: Method,
+    logits_NC: npt.ArrayLike,
+    labels_N: npt.ArrayLike,
+    groups: Iterable[Any] | None = None,
+    **options: Any,
+) -> Calibrator:
     """Fit the calibrator with this name or class. `trueodds.calibrators.fit` documents it."""
     kind = get(name)
     check_options(name, options)
     logits, labels = check_fit_data(logits_NC, labels_N)
-    return with_warnings(kind.fit(logits, labels, **options), options, logits, labels)
+    if groups is not None and not kind.uses_groups:
+        able = " or ".join(repr(each.name) for each in _CLASSES if each.uses_groups)
+        raise ValueError(
+            f"groups is given, and {kind.name!r} treats all rows alike; leave groups out, or choose {able} or 'select'"
+        )
+    groups_N = None if groups is None else check_groups(groups, len(logits))
+    return with_warnings(fit_kind(kind, logits, labels, groups_N, options), options, logits, labels)
 
 
 def with_warnings(

@@ -22,6 +22,7 @@ from trueodds.sums.resolution_option import add_resolution, resolution_of
 from trueodds.texts import plural
 
 if TYPE_CHECKING:
+    from trueodds.calibrators import Calibrator
     from trueodds.importing.calibrate import Comparison, LogitRows
     from trueodds.reports.table.evaluation import CalibrationReport
 
@@ -29,10 +30,13 @@ OUT = Path("calibration")
 ALL = "all"
 ONNX_NEEDS_LOGITS = "--onnx adds a calibrator to a graph of logits; export logits"
 SETS = "conformal.json"
+SHOWN_GROUPS = 20
+"""Largest number of groups whose temperatures are printed."""
 EXAMPLES = (
     "calibrate logits.npz",
     "calibrate val.csv --test test.csv",
     "calibrate logits.npy --labels labels.npy",
+    "calibrate val.csv --groups country",
     "calibrate logits.npz --onnx model.onnx",
     "calibrate logits.npz --conformal lac --levels .9,.95",
     "calibrate photos.csv --multi-label --test test.csv",
@@ -51,6 +55,8 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--labels", type=Path, metavar="FILE", help="an .npy with the labels of an .npy of logits")
     words = f"the column of a table that holds the labels (default: {LABEL})"
     parser.add_argument("--label", default=LABEL, metavar="COLUMN", help=words)
+    words = "the column of a table that holds the rows' groups, or their array in an .npz: a temperature for each group"
+    parser.add_argument("--groups", metavar="COLUMN", help=f"{words} becomes a candidate")
     words = "the numbers are probabilities instead of logits, and are converted by log; an .npz that holds an array"
     words += " probabilities and no logits does not need it"
     parser.add_argument("--probabilities", action="store_true", help=words)
@@ -102,19 +108,21 @@ def run(arguments: argparse.Namespace) -> int:
         fitting, apart = conformal.rows_apart(source.rows, settings)
         source = replace(source, rows=fitting)
     rows = source.rows
-    names = default_candidates(rows.logits_NC.shape[1], len(rows.labels_N), ordered=arguments.ordered)
+    grouped = arguments.groups is not None
+    classes, count = rows.logits_NC.shape[1], len(rows.labels_N)
+    names = default_candidates(classes, count, ordered=arguments.ordered, has_groups=grouped)
     if arguments.candidates:
         names = tuple(name.strip() for name in arguments.candidates.split(","))
-    candidates = calibrators.names() if names == (ALL,) else names
+    candidates = calibrators.names(has_groups=grouped) if names == (ALL,) else names
     comparison = compare(source.rows, source.test, candidates, source.resolution)
     print(_text(arguments.logits, source, comparison))
     (arguments.out / SETS).unlink(missing_ok=True)  # sets of an earlier run are those of another calibrator
     files = _write(arguments, source, comparison)
     if settings is not None and apart is not None:
         calibrator = comparison.calibrator
-        sets = conformal.fit_sets(calibrator, apart.logits_NC, apart.labels_N, settings)
+        sets = conformal.fit_sets(calibrator, apart.logits_NC, apart.labels_N, settings, apart.groups_N)
         test = None if source.test is None else (source.test.logits_NC, source.test.labels_N)
-        rules = CardSets.of(sets, settings, calibrator, test)
+        rules = CardSets.of(sets, settings, calibrator, test, source.test.groups_N if source.test else None)
         print("", *set_lines(rules)[:-1], *conformal.few_rows_notes(rules.rules), sep="\n")
         files[SETS] = "trueodds.calibrators.conformal.ConformalSets.from_json restores it"
         write_json(arguments.out / SETS, sets.to_json())
@@ -134,6 +142,7 @@ def _read(arguments: argparse.Namespace) -> LogitRows:
         probabilities=arguments.probabilities,
         first=arguments.first_label,
         resolution=given,
+        groups=arguments.groups,
     )
     if given is not None and not source.are_probabilities:
         raise CalibrateOptionsError(
@@ -150,6 +159,7 @@ def _read(arguments: argparse.Namespace) -> LogitRows:
         probabilities=arguments.probabilities,
         first=arguments.first_label or 0,
         resolution=given if source.resolution.step is None else source.resolution,
+        groups=arguments.groups,
     )
     if test.resolution.step != source.resolution.step:
         raise LabelledRowsError(
@@ -220,7 +230,25 @@ def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
                 " NLL and Brier score below, with their intervals, are those of this reading: they compare the lines,"
                 " and do not limit the exact values."
             )
-    return "\n".join([about, "", *align(lines, "<" * len(lines[0])), *problems, *passed, "", chosen])
+    by_group = group_lines(own)
+    return "\n".join([about, "", *align(lines, "<" * len(lines[0])), *problems, *passed, "", chosen, *by_group])
+
+
+def group_lines(calibrator: Calibrator) -> list[str]:
+    """Return the temperature of each group, the largest group first; no lines for a calibrator without groups."""
+    from trueodds.calibrators import GroupTemperature, Rounded
+    from trueodds.reports.table.evaluation import align
+
+    own = calibrator.calibrator if isinstance(calibrator, Rounded) else calibrator
+    if not isinstance(own, GroupTemperature) or not own.groups:
+        return []
+    rows = own.group_rows
+    shown = sorted(rows, key=lambda name: (-rows[name], name))[:SHOWN_GROUPS]
+    lines = [("group", "rows", "temperature")]
+    lines += [(f"  {name}", f"{rows[name]:,}", f"{own.temperatures[name]:.4g}") for name in shown]
+    lines.append(("  any other", "", f"{own.temperature:.4g}"))
+    more = [f"  and {len(rows) - len(shown):,} groups with fewer rows"] * (len(rows) > len(shown))
+    return ["", *align(lines, "<>>"), *more]
 
 
 def _read_words(source: LogitRows) -> str:

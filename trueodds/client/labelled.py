@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.client.responses import CallError
+from trueodds.sums.group_names import names_at
 from trueodds.sums.rounding import EXACT, Resolution
 
 NO_ROWS = ("no_labels", "unknown_model", "unknown_version")
@@ -42,6 +43,11 @@ class Labelled:
     """Probability of each answer to get a label; NaN if it is not known."""
     resolution: Resolution = EXACT
     """Resolution of the probabilities from which the logits come. Pass it to `trueodds.fit` and `select`."""
+    tags_N: npt.NDArray[np.object_] | None = None
+    """Tag of each answer (str), or None. None for the whole if an older service does not send tags.
+
+    Pass it as `groups` to `trueodds.fit` and `select`.
+    """
 
     def __len__(self) -> int:
         return len(self.labels_N)
@@ -65,10 +71,13 @@ class Labelled:
                 rows: list[Any] = [arrays[name][-last:] if last else arrays[name] for name in names]
                 step = arrays["val_resolution"].item() if "val_resolution" in arrays else None
                 resolution = EXACT if step is None else Resolution(step)
-        except (zipfile.BadZipFile, EOFError, KeyError, ValueError) as error:
+                tags_N = names_at(arrays["val_tag"], arrays["val_tag_names"]) if "val_tag" in arrays else None
+        except (zipfile.BadZipFile, EOFError, LookupError, ValueError) as error:
             raise CallError("damaged_file", f"labelled.npz is incomplete ({error}); call again") from None
         logits_NC, labels_N, created_N, chances_N, *beside = rows
+        tags_N = tags_N[-last:] if last and tags_N is not None else tags_N
         fits = logits_NC.ndim == 2 and labels_N.shape == created_N.shape == chances_N.shape == logits_NC.shape[:1]
+        fits = fits and (tags_N is None or tags_N.shape == labels_N.shape)
         fits = fits and all(
             array.shape == logits_NC.shape and np.isfinite(array).all() for array in (logits_NC, *beside)
         )
@@ -80,7 +89,7 @@ class Labelled:
             )
             raise CallError("damaged_file", message)
         ahead = ahead_ms(headers.get("date"))
-        return cls(logits_NC, labels_N, created_N, ahead, beside[0] if beside else None, chances_N, resolution)
+        return cls(logits_NC, labels_N, created_N, ahead, beside[0] if beside else None, chances_N, resolution, tags_N)
 
 
 def ahead_ms(date: str | None) -> int:

@@ -88,6 +88,8 @@ class Predictions:
 
     None for a row whose stored answer comes from a version without sets of this level.
     """
+    groups: tuple[str | None, ...] | None = None
+    """Tag whose temperature each row has, if the version's calibrator has groups; None for that of all answers."""
     columns: dict[str, str] = field(default_factory=dict)
     """Names in the inputs that are spelled differently from the model's features, by feature name."""
 
@@ -127,6 +129,7 @@ class Predictions:
             sets=tuple(None if row["set"] is None else tuple(row["set"]) for row in rows)
             if rows and all("set" in row for row in rows)
             else None,
+            groups=tuple(row.get("group") for row in rows) if any("group" in row for row in rows) else None,
             columns={name: own for tree in trees for name, own in tree.get("columns", {}).items()},
         )
 

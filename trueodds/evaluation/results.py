@@ -113,7 +113,7 @@ def fit_others(
         ConfigError: An entry is invalid.
     """
     check_entries(entries)
-    every = calibrators.names() if ALL in entries else []
+    every = calibrators.names(has_groups=False) if ALL in entries else []
     for entry in dict.fromkeys([*every, *(" ".join(entry.split()) for entry in entries if entry != ALL)]):
         name, options = name_and_options(entry)
         try:

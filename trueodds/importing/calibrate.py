@@ -18,14 +18,16 @@ from trueodds.errors import UserError, unknown
 from trueodds.files import read_npz
 from trueodds.importing import forms
 from trueodds.importing.errors import LabelledRowsError
+from trueodds.inputs import columns
 from trueodds.inputs.columns import read_npy
 from trueodds.inputs.vector import labelled_table
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
 from trueodds.reports.table.evaluation import CalibrationReport, report
+from trueodds.sums.group_names import GroupNames, check_groups, names_at
 from trueodds.sums.inputs import Array, as_matrix, both_classes, check_labels, check_logits
 from trueodds.sums.rounding import EXACT, Resolution, checked_rows, logits_of
-from trueodds.texts import Places
+from trueodds.texts import Places, column_quotes
 
 AS_IT_IS = "identity"
 KINDS = ("logits", "probabilities")
@@ -95,7 +97,9 @@ def compare(
         ConfigError: A candidate is unknown.
         ValueError: Logits or labels cannot be used, or there are fewer than two rows.
     """
-    selection = calibrators.select(rows.logits_NC, rows.labels_N, candidates=candidates, resolution=resolution)
+    selection = calibrators.select(
+        rows.logits_NC, rows.labels_N, candidates=candidates, groups=rows.groups_N, resolution=resolution
+    )
     chosen, reason = selection.calibrator, next(line.chosen for line in selection.table if line.chosen)
     passed = tuple(f"{line.name} was passed over: {line.passed_over}" for line in selection.table if line.passed_over)
     why = chosen, reason, passed
@@ -113,7 +117,7 @@ def compare(
         else:
             table.append(CandidateReport(name, _measure(p_NC, target.labels_N, resolution)))
     if test:
-        after = _measure(chosen(test.logits_NC), test.labels_N, resolution)
+        after = _measure(chosen(test.logits_NC, groups=test.groups_N), test.labels_N, resolution)
         return Comparison(before, tuple(table), *why, after, 0)
     nested = _probabilities(calibrators.SELECT, rows, None, resolution, candidates=candidates)
     after = _measure(nested, rows.labels_N, resolution)
@@ -131,13 +135,20 @@ def _measure(probabilities_NC: Array, labels_N: npt.NDArray[np.integer], resolut
 def _probabilities(method: str, rows: Logits, test: Logits | None, resolution: Resolution, **options: Any) -> Array:
     """Return calibrated probabilities of rows that the fit did not see."""
     if test:
-        return calibrators.fit(rows.logits_NC, rows.labels_N, method, resolution=resolution, **options)(test.logits_NC)
+        return _fit(method, rows, resolution, options)(test.logits_NC, groups=test.groups_N)
     p_NC = np.empty(rows.logits_NC.shape)
     for inside_N in _folds(rows.labels_N.astype(np.intp)):
-        others = rows.logits_NC[~inside_N], rows.labels_N[~inside_N]
-        calibrator = calibrators.fit(*others, method, resolution=resolution, **options)
-        p_NC[inside_N] = calibrator(rows.logits_NC[inside_N])
+        inside = rows.only(inside_N)
+        calibrator = _fit(method, rows.only(~inside_N), resolution, options)
+        p_NC[inside_N] = calibrator(inside.logits_NC, groups=inside.groups_N)
     return p_NC
+
+
+def _fit(method: str, rows: Logits, resolution: Resolution, options: Mapping[str, Any]) -> Calibrator:
+    """Fit a calibrator to rows. Only one that uses groups gets them."""
+    takes_groups = method == calibrators.SELECT or calibrators.get(method).uses_groups
+    groups_N = rows.groups_N if takes_groups else None
+    return calibrators.fit(rows.logits_NC, rows.labels_N, method, groups=groups_N, resolution=resolution, **options)
 
 
 def _folds(labels_N: Labels) -> Iterator[npt.NDArray[np.bool_]]:
@@ -154,6 +165,7 @@ def read_logits(
     probabilities: bool = False,
     first: int | None = None,
     resolution: Resolution | None = None,
+    groups: str | None = None,
 ) -> LogitRows:
     """Read the rows of a file.
 
@@ -165,6 +177,7 @@ def read_logits(
             array `probabilities`, this chooses the one that is read.
         first: Number of the first class in arrays of labels. None: 0, if one of them holds a 0.
         resolution: Resolution of the probabilities. None: as the rows of the fit show it.
+        groups: Column of the rows' groups in a table, or their array in an .npz. None: the rows have no groups.
 
     Raises:
         LabelledRowsError: There is no such file, it has another form, or logits or labels cannot be used.
@@ -173,17 +186,19 @@ def read_logits(
     """
     try:
         if path.suffix in (".csv", ".parquet"):
-            return _with_resolution(_of_table(path, label, probabilities), None, resolution)
+            return _with_resolution(_of_table(path, label, probabilities, groups), None, resolution)
         if path.suffix not in (".npz", ".npy"):
             raise LabelledRowsError(f"{path} has the suffix {path.suffix!r}; expected {forms.LOGITS}")
+        if path.suffix == ".npy" and groups is not None:
+            raise LabelledRowsError(f"{path} holds one array and no groups; give a table, or an .npz with the array")
         arrays = read_npz(path) if path.suffix == ".npz" else _pair(path, labels)
         kinds = KINDS[::-1] if probabilities else KINDS
         pair = _pair_in(arrays, kinds, ("", "val_")) or _names(kinds[0], "")
         of_test = _pair_in(arrays, kinds, ("test_",))
         if first is None:
             _check_first(path, arrays, [pair, *filter(None, [of_test])])
-        rows = _of_arrays(path, arrays, pair, probabilities, first or 0)
-        test = _of_arrays(path, arrays, of_test, probabilities, first or 0) if of_test else None
+        rows = _of_arrays(path, arrays, pair, probabilities, first or 0, groups)
+        test = _of_arrays(path, arrays, of_test, probabilities, first or 0, groups) if of_test else None
         source = _with_resolution(rows, test, resolution)
     except FileNotFoundError as error:
         raise LabelledRowsError(f"{error.filename} does not exist; expected {forms.LOGITS}") from None
@@ -205,6 +220,7 @@ class _Values(NamedTuple):
     values_NC: npt.NDArray[Any]
     labels_N: Labels
     are_probabilities: bool
+    groups_N: GroupNames | None
 
 
 def _with_resolution(rows: _Values, test: _Values | None, setting: Resolution | None) -> LogitRows:
@@ -223,9 +239,9 @@ def _with_resolution(rows: _Values, test: _Values | None, setting: Resolution | 
 def _to_logits(rows: _Values, setting: Resolution | None) -> tuple[Logits, Resolution]:
     """Return logits and the resolution of the probabilities from which they come."""
     if not rows.are_probabilities:
-        return Logits(check_logits(rows.values_NC), rows.labels_N), EXACT
+        return Logits(check_logits(rows.values_NC), rows.labels_N, rows.groups_N), EXACT
     p_NC, resolution = checked_rows(rows.values_NC, setting)
-    return Logits(logits_of(p_NC, resolution=resolution), rows.labels_N), resolution
+    return Logits(logits_of(p_NC, resolution=resolution), rows.labels_N, rows.groups_N), resolution
 
 
 def is_of_probabilities(name: str) -> bool:
@@ -263,7 +279,12 @@ def _check_first(path: Path, arrays: dict[str, npt.NDArray[Any]], pairs: Sequenc
 
 
 def _of_arrays(
-    path: Path, arrays: dict[str, npt.NDArray[Any]], names: tuple[str, str], probabilities: bool, first: int
+    path: Path,
+    arrays: dict[str, npt.NDArray[Any]],
+    names: tuple[str, str],
+    probabilities: bool,
+    first: int,
+    groups: str | None,
 ) -> _Values:
     if missing := [name for name in names if name not in arrays]:
         available = ", ".join(arrays)
@@ -276,11 +297,40 @@ def _of_arrays(
     labels_N = arrays[names[1]]
     labels_N = labels_N.astype(np.int64) - first if first and labels_N.dtype.kind in "iu" else labels_N
     labels_N = check_labels(labels_N, len(values_NC), values_NC.shape[1], names[1])
-    return _Values(values_NC, labels_N, are_probabilities)
+    groups_N = None if groups is None else _groups_of(path, arrays, names[1].removesuffix("labels") + groups)
+    if groups_N is not None and len(groups_N) != len(labels_N):
+        raise LabelledRowsError(f"{path}: {groups} has {len(groups_N)} entries for {len(labels_N)} rows")
+    return _Values(values_NC, labels_N, are_probabilities, groups_N)
 
 
-def _of_table(path: Path, label: str, probabilities: bool) -> _Values:
-    classes, values_NC, names = labelled_table.read(path, label)
+def _groups_of(path: Path, arrays: dict[str, npt.NDArray[Any]], name: str) -> GroupNames:
+    """Return the groups of rows from an array of names, or of places in the array `<name>_names` (-1: no group)."""
+    if name not in arrays:
+        raise LabelledRowsError(f"{path} has no array {name!r} of groups; it holds {', '.join(arrays)}")
+    array = arrays[name]
+    if array.ndim != 1 or array.dtype.kind not in "iuU":
+        raise LabelledRowsError(
+            f"{path}: {name} has shape {array.shape} and type {array.dtype}; expected one text or whole number per row"
+        )
+    if (listed := arrays.get(f"{name}_names")) is not None and array.dtype.kind in "iu":
+        try:
+            array = names_at(array, listed)
+        except IndexError as error:
+            raise LabelledRowsError(f"{path}: {name}: {error}") from None
+    return check_groups(array.tolist(), len(array))
+
+
+def _of_table(path: Path, label: str, probabilities: bool, groups: str | None) -> _Values:
+    groups_N = None
+    if groups is not None:
+        header = columns.names(path)
+        if groups not in header or groups == label:
+            problem = "holds the labels" if groups == label else f"is not one of {column_quotes(header)}"
+            raise LabelledRowsError(f"{path}: the column of groups, {groups!r}, {problem}; name another: --groups")
+        cells = columns.read(path, (), [groups]).texts[groups].as_classes()
+        named = zip(cells.as_list(), cells.is_known_N.tolist(), strict=True)
+        groups_N = check_groups([name if known else None for name, known in named], len(cells))
+    classes, values_NC, names = labelled_table.read(path, label, apart=groups)
     if len(classes) == 1:
         cure = "give one column for each class, such as 1 - p for the other one of two"
         raise LabelledRowsError(f"{path} has one column, {classes[0]!r}, beside the labels; {cure}")
@@ -289,7 +339,7 @@ def _of_table(path: Path, label: str, probabilities: bool) -> _Values:
     if (strange := next((name for name, k in place.items() if k is None), None)) is not None:
         raise LabelledRowsError(f"{path}: {unknown('label', strange, classes)} The columns of logits are the classes")
     labels_N = np.array([place[name] for name in names.tolist()], dtype=np.intp)
-    return _Values(values_NC, labels_N, probabilities)
+    return _Values(values_NC, labels_N, probabilities, groups_N)
 
 
 def _cure(message: str) -> str:

@@ -53,6 +53,11 @@ def fold_graph(path: Path, calibrator: Calibrator) -> Any:
         _append(model.graph, of_logs.weight_CC, of_logs.bias_C, of_logs)
     elif affine is not None:
         _append(model.graph, *affine)
+    elif calibrator.known_groups:
+        raise FoldError(
+            f"calibrator {calibrator.name!r} has a temperature for each group, which is no input of a graph; serve it"
+            " with calibrator.json, or fit 'temperature'"
+        )
     else:
         raise FoldError(
             f"calibrator {calibrator.name!r} is not of the form softmax(W z + b), so it cannot be added to a graph;"

@@ -44,6 +44,11 @@ class StoredAnswer(BaseModel):
     audit: bool | None = Field(
         None, description="For an audited answer with decision `act`: whether its true label is requested."
     )
+    group: str | None = Field(
+        None,
+        description="Tag whose calibration the answer has. Left out: that of all answers.",
+        exclude_if=lambda value: value is None,
+    )
     classes: list[str]
     probabilities: list[float] | None = Field(description="One per class. Null if only the confidence is known.")
     input: Any = Field(
@@ -68,12 +73,13 @@ def stored_answer(row: StoredPrediction, version: Version, audit_share: float = 
     probabilities = None
     if row.logits:
         logits_1C = np.frombuffer(row.logits, "<f4").reshape(1, len(classes))
-        probabilities = version.calibrator(logits_1C)[0].tolist()
+        probabilities = version.calibrator(logits_1C, groups=[row.tag])[0].tolist()
     return StoredAnswer(
         **columns_of_row(row, version),
         matures=None if row.due_ms is None else moment_of(row.due_ms),
         decision=acting.get("decision"),
         audit=acting.get("audit"),
+        group=None if row.tag is None else version.calibrator.groups_of([row.tag])[0],
         classes=list(classes),
         probabilities=probabilities,
     )

@@ -170,6 +170,7 @@ def rows_of(
             row += [acting["decision"], acting.get("audit")]
     if probabilities:
         logits_NC = np.frombuffer(b"".join(p.logits for p in block), "<f4").reshape(len(block), len(classes))
-        for row, beside in zip(rows, version.calibrator(logits_NC).tolist(), strict=True):
+        probabilities_NC = version.calibrator(logits_NC, groups=[p.tag for p in block])
+        for row, beside in zip(rows, probabilities_NC.tolist(), strict=True):
             row += beside
     return rows

@@ -51,7 +51,7 @@ def with_levels(block: LabelBlock, key: int, version: Version) -> Work[LabelBloc
     logits = yield from _logits(block.ids, key)
     with decoding("its table labels or predictions"):
         z_LC = _as_read([logits[id_] for id_ in block.ids], version)
-        return replace(block, at_least_LK=at_least(version.calibrator(z_LC)))
+        return replace(block, at_least_LK=at_least(version.calibrator(z_LC, groups=block.tags)))
 
 
 def with_sets(block: LabelBlock, key: int, version: Version) -> Work[LabelBlock]:
@@ -62,7 +62,8 @@ def with_sets(block: LabelBlock, key: int, version: Version) -> Work[LabelBlock]
     """
     logits = yield from _logits(block.ids, key)
     with decoding("its table labels or predictions"):
-        p_LC = version.calibrator(_as_read([logits[id_] for id_ in block.ids], version))
+        z_LC = _as_read([logits[id_] for id_ in block.ids], version)
+        p_LC = version.calibrator(z_LC, groups=block.tags)
         inside = [rule.sets(p_LC, block.ids) for rule in version.set_rules]
         known_L, rows_L = block.first_label_L != UNKNOWN, np.arange(len(block))
         sizes = [np.where(known_L, sets_LC.sum(axis=1), NO_SET) for sets_LC in inside]
@@ -172,7 +173,7 @@ def read_labelled_logits(
     """
     # Two statements: for a join, PostgreSQL may read all predictions for every block.
     rows = yield Query(
-        "SELECT sequence, prediction, created_ms, label, propensity FROM labels"
+        "SELECT sequence, prediction, created_ms, label, propensity, tag FROM labels"
         " WHERE version = $1 AND sequence > $2 AND created_ms >= $3 ORDER BY sequence LIMIT $4",
         (version, after, since_ms, limit),
     )
@@ -181,7 +182,7 @@ def read_labelled_logits(
     if shadow is not None:
         beside = yield from _logits([row[1] for row in rows], shadow[0])
         rows = [row for row in rows if row[1] in beside]
-    _, ids, created, label, propensity = zip(*rows, strict=True) if rows else [()] * 5
+    _, ids, created, label, propensity, tags = zip(*rows, strict=True) if rows else [()] * 6
     logits = yield from _logits(ids, version)
 
     with decoding("its table labels or predictions"):
@@ -191,6 +192,7 @@ def read_labelled_logits(
             list(ids),
             np.array(created, np.int64),
             np.array(propensity, np.float64),
+            list(tags),
             None if beside is None or shadow is None else _as_read([beside[id_] for id_ in ids], shadow[1]),
         )
 

@@ -82,7 +82,7 @@ def score(changes: list[LabelChange], version: Version) -> ScoredChanges:
         rows = slice(start, start + step)
         blobs = [change.candidate.logits for change in changes[rows]]
         logits_NC = logits_of(blobs, len(version.classes))
-        probabilities_NC = version.calibrator(logits_NC)
+        probabilities_NC = version.calibrator(logits_NC, groups=[change.candidate.tag for change in changes[rows]])
         confidence_N = np.array([change.candidate.confidence for change in changes[rows]])
         sent_NC, rounded_N = as_sent(logits_NC, confidence_N, version)
         resolution = version.resolution or EXACT

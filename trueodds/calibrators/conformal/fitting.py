@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -145,7 +145,7 @@ def rows_apart(rows: Logits, settings: SetSettings) -> ApartRows:
         apart, fitting = split_rows(len(rows.labels_N), settings.share, settings.seed)
     except ValueError as error:
         raise ConfigError(f"conformal sets: {error}; give more labelled rows") from None
-    return ApartRows(*(Logits(rows.logits_NC[which], rows.labels_N[which]) for which in (fitting, apart)))
+    return ApartRows(rows.only(fitting), rows.only(apart))
 
 
 def check_settings(settings: SetSettings, classes: int) -> None:
@@ -175,7 +175,11 @@ def digest_of(calibrator: Calibrator) -> str:
 
 
 def fit_sets(
-    calibrator: Calibrator, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, settings: SetSettings
+    calibrator: Calibrator,
+    logits_NC: npt.ArrayLike,
+    labels_N: npt.ArrayLike,
+    settings: SetSettings,
+    groups: Iterable[Any] | None = None,
 ) -> ConformalSets:
     """Fit the sets of a calibrator to rows that did not fit it.
 
@@ -184,6 +188,7 @@ def fit_sets(
         logits_NC: Logits of other rows than those of its fit, shape (N, C).
         labels_N: True classes, shape (N,).
         settings: SetMethod, levels and seed.
+        groups: Group of each row, if the calibrator has groups.
 
     Raises:
         ConfigError: There are two classes for aps or raps, or too few rows for raps.
@@ -194,7 +199,7 @@ def fit_sets(
         >>> conformal.fit_sets(calibrators.Temperature(1.5), logits_NC, labels_N, conformal.SetSettings.of("lac")).rows
         100
     """
-    probabilities_NC = calibrator(logits_NC)
+    probabilities_NC = calibrator(logits_NC, groups=groups)
     check_settings(settings, probabilities_NC.shape[1])
     sets = fit(probabilities_NC, labels_N, settings.method, level=settings.levels[0], seed=settings.seed)
     return replace(sets, calibrator_sha256=digest_of(calibrator))

@@ -13,6 +13,7 @@ import scipy
 
 from trueodds.calibrators.base import Calibrator, Labels, Logits, row_blocks
 from trueodds.calibrators.checks import check_number
+from trueodds.sums.group_names import GroupNames
 from trueodds.sums.inputs import Array
 from trueodds.sums.rounding import WIDEST
 from trueodds.sums.steps import COARSEST_WITH_NLL
@@ -97,6 +98,13 @@ class Rounded(Calibrator):
 
     def _apply(self, logits_NC: Array) -> Array:
         return self.calibrator._apply(with_zeros(logits_NC, self.step, self.power, self.shift))
+
+    def _apply_groups(self, logits_NC: Array, groups_N: GroupNames) -> Array:
+        return self.calibrator._apply_groups(with_zeros(logits_NC, self.step, self.power, self.shift), groups_N)
+
+    @property
+    def known_groups(self) -> tuple[str, ...]:
+        return self.calibrator.known_groups
 
     def to_json(self) -> dict[str, Any]:
         tree = super().to_json()

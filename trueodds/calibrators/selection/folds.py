@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from trueodds.calibrators import registry
-from trueodds.calibrators.base import Calibrator, Labels, Logits, row_blocks
+from trueodds.calibrators.base import Calibrator, Labels, Logits, fit_kind, row_blocks
 from trueodds.calibrators.curve import PIECES, TopCurve, top_scores
 from trueodds.calibrators.held_out import FOLDS, stratified_folds
+from trueodds.sums.group_names import GroupNames
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import nll_of
 
@@ -33,8 +35,8 @@ class Folds:
     A `TopCurve` needs no fit of its base if the base is a candidate too, because both share the fits.
     """
 
-    def __init__(self, logits_NC: Logits, labels_N: Labels, folds: int) -> None:
-        self.logits_NC, self.labels_N, self._folds = logits_NC, labels_N, folds
+    def __init__(self, logits_NC: Logits, labels_N: Labels, folds: int, groups_N: GroupNames | None = None) -> None:
+        self.logits_NC, self.labels_N, self._folds, self._groups_N = logits_NC, labels_N, folds, groups_N
         self._fold_N = stratified_folds(labels_N, folds)
         self._fits: dict[tuple[registry.Method, str], list[Calibrator]] = {}
         self._scores: dict[str, tuple[Array, Array]] = {}
@@ -54,7 +56,7 @@ class Folds:
             inside_N = np.flatnonzero(self._fold_N == fold)
             for block in row_blocks(len(inside_N), self.logits_NC.shape[1]):
                 row_N = inside_N[block]
-                p_NC, y_N = calibrator(self.logits_NC[row_N]), self.labels_N[row_N]
+                p_NC, y_N = calibrator(self.logits_NC[row_N], groups=self._groups(row_N)), self.labels_N[row_N]
                 held.nll_N[row_N] = nll_of(p_NC[np.arange(len(y_N)), y_N])
                 held.confidence_N[row_N], held.right_N[row_N] = p_NC.max(axis=1), p_NC.argmax(axis=1) == y_N
         return held
@@ -63,11 +65,15 @@ class Folds:
         """Fit the calibrator on all rows. The result is that of `registry.fit_by_name`."""
         kind = registry.get(name)
         if not issubclass(kind, TopCurve) or self._folds != FOLDS:
-            return registry.fit_by_name(name, self.logits_NC, self.labels_N, **options)
+            groups_N = self._groups_N if kind.uses_groups else None
+            return registry.fit_by_name(name, self.logits_NC, self.labels_N, groups_N, **options)
         base = kind.base_kind.fit(self.logits_NC, self.labels_N)
         calibrator = kind.of_scores(base, *self._top_scores(kind), options.get("pieces", PIECES))
         calibrator = replace(calibrator, fitted_classes=self.logits_NC.shape[1])
         return registry.with_warnings(calibrator, options, self.logits_NC, self.labels_N)
+
+    def _groups(self, rows_N: npt.NDArray[Any]) -> GroupNames | None:
+        return None if self._groups_N is None else self._groups_N[rows_N]
 
     def _without(self, name: registry.Method, options: Mapping[str, Any]) -> list[Calibrator]:
         """Return the fits without each fold in turn."""
@@ -84,7 +90,8 @@ class Folds:
                 ]
             else:
                 self._fits[key] = [
-                    kind.fit(self.logits_NC[rows_N], self.labels_N[rows_N], **options) for rows_N in outside
+                    fit_kind(kind, self.logits_NC[rows_N], self.labels_N[rows_N], self._groups(rows_N), options)
+                    for rows_N in outside
                 ]
         return self._fits[key]
 

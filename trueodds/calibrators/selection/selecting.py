@@ -18,6 +18,7 @@ from trueodds.calibrators.held_out import FOLDS
 from trueodds.calibrators.selection.choosing import PLENTY, Candidate, choose
 from trueodds.calibrators.selection.folds import Folds
 from trueodds.errors import ConfigError, unknown
+from trueodds.sums.group_names import GivenGroups, check_groups
 from trueodds.sums.inputs import Array, without_tensors
 from trueodds.sums.rounding import Given, resolution_of
 from trueodds.texts import short
@@ -48,6 +49,9 @@ TOP_CURVES = ("temperature_curve", "structured_curve", "spline", "bbq", "histogr
 ORDERED = ("ordered_temperature",)
 """Further candidates for more than two ordered classes. With two it is `bias_corrected_temperature`."""
 
+BY_GROUP = ("group_temperature",)
+"""Further candidates if the rows have groups."""
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -69,9 +73,9 @@ class Selection:
     """Held-out -ln p_y of each candidate, row by row, for paired comparisons; None if it could not be fitted."""
 
 
-def default_candidates(classes: int, rows: int, *, ordered: bool = False) -> tuple[str, ...]:
-    """Return the default candidates of `select` for so many classes and rows."""
-    own = registry.joining()
+def default_candidates(classes: int, rows: int, *, ordered: bool = False, has_groups: bool = False) -> tuple[str, ...]:
+    """Return the default candidates of `select` for so many classes and rows. `has_groups`: each row has a group."""
+    own = [*(BY_GROUP if has_groups else ()), *registry.joining()]
     if classes == 2:
         return (*CANDIDATES, *CURVES, *own)
     if ordered:
@@ -87,7 +91,8 @@ def default_words() -> str:
     every = ", ".join(CANDIDATES)
     ordered = f"For ordered classes also {', '.join(ORDERED)}"
     several = f"For more classes, from {PLENTY} rows on, also {more}"
-    return f"{every}. For two classes also {two}. {several}. {ordered}{registered}"
+    by_group = f"For rows with groups also {', '.join(BY_GROUP)}"
+    return f"{every}. For two classes also {two}. {several}. {ordered}. {by_group}{registered}"
 
 
 def check(method: registry.Method, options: Mapping[str, object] | None = None) -> None:
@@ -140,6 +145,7 @@ def fit(
     labels_N: npt.ArrayLike,
     method: registry.Method = SELECT,
     *,
+    groups: GivenGroups = None,
     resolution: Given = None,
     **options: Any,
 ) -> Calibrator: ...
@@ -148,6 +154,7 @@ def fit(
     labels_N: npt.ArrayLike,
     method: registry.Method = SELECT,
     *,
+    groups: GivenGroups = None,
     resolution: Given = None,
     multilabel: bool = False,
     **options: Any,
@@ -163,6 +170,9 @@ def fit(
         labels_N: True classes, shape (N,), as class indices.
         method: Name of a calibrator (`trueodds.calibrators.names()`), its class, or "select" for the best candidate
             by cross-validation (`trueodds.calibrators.select`).
+        groups: Group of each row, such as its tag, shape (N,): strings, integers, or None for a row without one. For
+            "group_temperature", and for "select", where it is then a candidate. Give the groups of other rows to the
+            calibrator: `calibrator(other_logits, groups=other_groups)`.
         resolution: Step of the probabilities from which `trueodds.logits_of` computed the logits with the same
             `resolution`, such as 0.01. The result is then a `Rounded` calibrator. None and "exact": not rounded.
         multilabel: Each column of the logits is a yes/no label of its own. `labels_N` then has the shape (N, L), with
@@ -177,7 +187,8 @@ def fit(
     Raises:
         ConfigError: A name or option is unknown, or the resolution is not a step.
         ValueError: Logits are empty, of a wrong shape, not finite, or probabilities; labels are outside the classes; an
-            option has a value that is not allowed, or the objective does not use it.
+            option has a value that is not allowed, or the objective does not use it; groups do not fit the rows, or
+            the calibrator treats all rows alike.
         FitError: The rows do not determine this calibrator; for example, a class has no rows.
 
     Examples:
@@ -190,7 +201,7 @@ def fit(
     if not isinstance(multilabel, bool):
         raise ConfigError(f"multilabel is {multilabel!r}; allowed are True and False")
     if multilabel:
-        return _of_labels(logits_NC, labels_N, method, resolution, options)
+        return _of_labels(logits_NC, labels_N, method, groups, resolution, options)
     if len(shape := np.shape(without_tensors(labels_N))) > 1:
         raise ConfigError(
             f"labels has shape {shape}; allowed is one class for each row: for independent yes/no labels pass"
@@ -198,12 +209,12 @@ def fit(
         )
     check(method, options)
     if method == SELECT:
-        return select(logits_NC, labels_N, resolution=resolution, **options).calibrator
+        return select(logits_NC, labels_N, groups=groups, resolution=resolution, **options).calibrator
     step = _step_of(resolution)
     if step is None:
-        return registry.fit_by_name(method, logits_NC, labels_N, **options)
+        return registry.fit_by_name(method, logits_NC, labels_N, groups, **options)
     return fit_on_steps(
-        *check_fit_data(logits_NC, labels_N), step, lambda z, y: registry.fit_by_name(method, z, y, **options)
+        *check_fit_data(logits_NC, labels_N), step, lambda z, y: registry.fit_by_name(method, z, y, groups, **options)
     )
 
 
@@ -211,19 +222,22 @@ def _of_labels(
     logits: npt.ArrayLike,
     labels: npt.ArrayLike,
     method: registry.Method,
+    groups: GivenGroups,
     resolution: Given,
     options: Mapping[str, Any],
 ) -> MultilabelPlatt:
     """Fit the calibrator of independent labels.
 
     Raises:
-        ConfigError: Another method, a resolution, or an option other than `classes` is given.
+        ConfigError: Another method, groups, a resolution, or an option other than `classes` is given.
     """
     if method not in (SELECT, MultilabelPlatt.name):
         raise ConfigError(
             f"method is {registry.name_of(method)!r} with multilabel=True; allowed is {MultilabelPlatt.name!r}: leave"
             " the method out"
         )
+    if groups is not None:
+        raise ConfigError("groups are given with multilabel=True; allowed is None: leave them out")
     if _step_of(resolution) is not None:
         raise ConfigError(f"resolution is {short(resolution)} with multilabel=True; allowed is None: leave it out")
     if other := [name for name in options if name != "classes"]:
@@ -242,6 +256,7 @@ def select(
     *,
     candidates: Sequence[registry.Method | tuple[registry.Method, Mapping[str, Any]]] | None = None,
     folds: int | None = None,
+    groups: Iterable[Any] | None = None,
     resolution: Given = None,
     ordered: bool = False,
 ) -> Selection:
@@ -270,9 +285,10 @@ def select(
         labels_N: True classes, shape (N,).
         candidates: Names, classes, or pairs of one of these with options. None: six candidates; with two classes also
             beta, quadratic and Venn-Abers; with more classes and at least 500 rows also those that bend the top label's
-            confidence; with `ordered` also those for levels; and registered calibrators of other distributions that set
-            `joins_select`.
+            confidence; with `ordered` also those for levels; with `groups` also `group_temperature`; and registered
+            calibrators of other distributions that set `joins_select`.
         folds: Number of folds. None: 5, or one per row if there are fewer rows.
+        groups: Group of each row, as `fit` has it. Only candidates by group read it.
         resolution: Step of rounded probabilities, as `fit` has it. All rows determine the power of the zeros, and then
             the candidates are compared.
         ordered: Whether the classes are levels, the lowest first.
@@ -298,17 +314,19 @@ def select(
     check_number("folds", folds, 2, len(logits), whole=True)
     if not isinstance(ordered, bool):
         raise ValueError(f"ordered is {ordered!r}; allowed are True and False")
-    default = default_candidates(logits.shape[1], len(logits), ordered=ordered)
+    groups_N = None if groups is None else check_groups(groups, len(logits))
+    has_groups = groups_N is not None
+    default = default_candidates(logits.shape[1], len(logits), ordered=ordered, has_groups=has_groups)
     pairs = _pairs(default if candidates is None else candidates)
     if not pairs:
         raise ValueError(f"candidates is empty; allowed: names such as {', '.join(CANDIDATES)}")
     step = _step_of(resolution)
     if step is None:
-        return Selection(*choose(pairs, Folds(logits, labels, folds)))
+        return Selection(*choose(pairs, Folds(logits, labels, folds, groups_N)))
     results = list[Any]()
 
     def fit_inner(z_NC: Array, y_N: Labels) -> Calibrator:
-        chosen, *others = choose(pairs, Folds(z_NC, y_N, folds))
+        chosen, *others = choose(pairs, Folds(z_NC, y_N, folds, groups_N))
         results.extend(others)
         return chosen
 

@@ -1,0 +1,73 @@
+"""Groups of rows, such as the tags of requests: one name per row, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sized
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from trueodds.texts import short
+
+GroupNames = npt.NDArray[np.object_]
+"""Name of each row's group (str), or None for a row without one. Shape (N,)."""
+GivenGroups: TypeAlias = Any
+"""Groups as a caller gives them: one string, integer or None per row."""
+_MISSING = ("NAType", "NaTType")
+"""Types of a missing value in pandas, which this package does not import."""
+
+
+def check_length(groups: object, rows: int) -> None:
+    """Check that there is one group per row.
+
+    Raises:
+        ValueError: `groups` is no sequence, or has another length.
+    """
+    if isinstance(groups, str | bytes) or not isinstance(groups, Sized):
+        raise ValueError(f"groups is {short(groups)}; allowed is a sequence with the name of each row's group, or None")
+    if len(groups) != rows:
+        raise ValueError(f"groups has {len(groups)} entries for {rows} rows; give one entry per row, None for no group")
+
+
+def check_groups(groups: Iterable[Any], rows: int) -> GroupNames:
+    """Check the groups of rows and return them as names.
+
+    Args:
+        groups: One entry per row: a string, an integer (its digits become the name), or None. NaN, pandas' missing
+            values and the empty string stand for None.
+        rows: Number of rows.
+
+    Raises:
+        ValueError: There is another number of entries, or an entry is of another type.
+    """
+    check_length(groups, rows)
+    names = np.empty(rows, dtype=object)
+    names[:] = [name if type(name) is str and name else _name(name, row) for row, name in enumerate(groups)]
+    return names
+
+
+def names_at(place_N: npt.NDArray[np.integer], names: npt.NDArray[np.str_]) -> GroupNames:
+    """Return the name of each row's group by its place among the names; None where the place is -1.
+
+    Raises:
+        IndexError: A place is not one of the names.
+    """
+    if place_N.min(initial=-1) < -1 or place_N.max(initial=-1) >= len(names):
+        raise IndexError(f"a place among the names is outside [-1, {len(names)})")
+    found: GroupNames = np.array([*names.tolist(), None], dtype=object)[place_N]
+    return found
+
+
+def _name(value: Any, row: int) -> str | None:
+    if value is None or type(value).__name__ in _MISSING:
+        return None
+    if isinstance(value, str):
+        return str(value) or None
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float | np.floating) and np.isnan(value):
+        return None
+    raise ValueError(
+        f"groups[{row}] is {short(value)}; allowed are strings, integers, and None for a row without a group"
+    )
