@@ -4,7 +4,7 @@ The table is that of `benchmarks.scaling.warehouse_sums`: ten classes with label
 plain query groups by label, tag and day, and adds up each probability. Both run in turns. The ratio is that of the
 medians, in seconds of the clock. PostgreSQL's memory is the largest of one of its processes, without shared buffers.
 
-    python -m benchmarks.scaling.database_sums --rows 200000
+    python -m benchmarks.scaling.database_sums --rows 1000000
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.scaling.warehouse_sums import CLASSES, make_classes
 from trueodds.reports.table.reading import Form
 from trueodds.reports.warehouse.parquet_source import TableSource, connect, open_source
+from trueodds.reports.warehouse.plan import ReadingPlan
 from trueodds.reports.warehouse.planning import plan_of
 from trueodds.reports.warehouse.summing import sums_by_plan
 
@@ -76,8 +77,9 @@ def spark_table(path: Path) -> Iterator[tuple[TableSource, str, list[psutil.Proc
     """Yield the table as a view of Spark, and the plain query."""
     from pyspark.sql import SparkSession
 
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    session = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+    session = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.memory", "2g").getOrCreate()
     session.read.parquet(str(path)).createOrReplaceTempView("answers")
     yield open_source("answers", "pyspark://"), PLAIN.format(day="time div 86400"), []
     session.stop()
@@ -94,12 +96,15 @@ def measure(name: str, path: Path, rows: int) -> dict[str, Any]:
         for _ in range(TURNS):
             plain.append(_clock(lambda: _plain(name, source, query)))
             with _largest(processes) as largest:
-                sums.append(_clock(lambda: sums_by_plan(source, plan)))
+                sums.append(_clock(lambda: _sums(source, plan, rows)))
             memory = max(memory, largest[0])
-        assert len(sums_by_plan(source, plan)) == rows
     plain_s, sums_s = statistics.median(plain), statistics.median(sums)
     found: dict[str, Any] = {"engine": name, "rows": rows, "plain_s": round(plain_s, 3), "sums_s": round(sums_s, 3)}
     return {**found, "ratio": round(sums_s / plain_s, 2), "peak_mib": round(memory / 2**20) or None}
+
+
+def _sums(source: TableSource, plan: ReadingPlan, rows: int) -> None:
+    assert len(sums_by_plan(source, plan)) == rows
 
 
 def _plain(name: str, source: TableSource, query: str) -> None:
@@ -156,7 +161,7 @@ def _mib(size: int | None) -> str:
 def main() -> None:
     """Fill each database, measure, and remove it."""
     parser = options_parser(__doc__, RESULTS / "database_sums.json")
-    parser.add_argument("--rows", type=int, default=200_000, help="rows of the table (default: %(default)s)")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the table (default: %(default)s)")
     arguments = parser.parse_args()
     found = []
     for name in TABLES:
