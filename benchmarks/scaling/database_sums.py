@@ -1,7 +1,7 @@
 """Time of the sums in a database, beside a plain GROUP BY of the same columns in the same database.
 
-The table is that of `benchmarks.scaling.warehouse_sums`: ten classes with label, tag (20 values) and time (30 days). The
-plain query groups by label, tag and day, and adds up each probability. Both run in turns. The ratio is that of the
+The table is that of `benchmarks.scaling.warehouse_sums`: ten classes with label, tag (20 values) and time (30 days).
+The plain query groups by label, tag and day, and adds up each probability. Both run in turns. The ratio is that of the
 medians, in seconds of the clock. PostgreSQL's memory is the largest of one of its processes, without shared buffers.
 
     python -m benchmarks.scaling.database_sums --rows 1000000
@@ -147,8 +147,8 @@ def markdown(result: dict[str, Any]) -> str:
     """Return a row for each database."""
     head = ["| engine | rows | sums | plain query | ratio | memory |", "|---|---:|---:|---:|---:|---:|"]
     rows = [
-        f"| {case['engine']} | {case['rows']:,} | {case['sums_s']:.2f} s | {case['plain_s']:.2f} s | {case['ratio']:.1f}"
-        f" | {_mib(case['peak_mib'])} |"
+        f"| {case['engine']} | {case['rows']:,} | {case['sums_s']:.2f} s | {case['plain_s']:.2f} s"
+        f" | {case['ratio']:.1f} | {_mib(case['peak_mib'])} |"
         for case in result["cases"]
     ]
     return "\n".join([*head, *rows])
