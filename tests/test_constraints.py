@@ -25,6 +25,18 @@ PYTHONS = ("3.11.9", "3.12.9", "3.13.9")
 FILES = ("constraints", "serve", "train")
 CUDA = re.compile(r"triton|(nvidia|cuda)-.*")
 """What only a CUDA build of torch brings."""
+ENGINES = {
+    "backports-zstd",
+    "chdb",
+    "chdb-core",
+    "clickhouse-connect",
+    "lz4",
+    "psycopg",
+    "psycopg-binary",
+    "py4j",
+    "pyspark",
+}
+"""What only the extra `engines` brings; .ci/run installs these."""
 
 
 def text_of(file: str) -> str:
@@ -110,7 +122,10 @@ def test_an_image_file_lists_all_that_is_needed(file: str, extras: tuple[str, ..
 
 
 def test_the_environment_is_the_pinned_one() -> None:
-    """So `make setup` leaves it, and so CI must have it; elsewhere another choice is somebody's right."""
+    """So `make setup` leaves it, and so CI must have it; elsewhere another choice is somebody's right.
+
+    The extra `engines` is not part of it: its tests are skipped where its packages cannot be had.
+    """
     versions = pinned("constraints", ".".join(map(str, sys.version_info[:3])))
     installed = {canonicalize_name(package.metadata["Name"]): Version(package.version) for package in distributions()}
     installed = {name: version for name, version in installed.items() if name not in ("pip", PROJECT["name"])}
@@ -119,11 +134,18 @@ def test_the_environment_is_the_pinned_one() -> None:
         for name in sorted(versions.keys() | installed.keys())
         # 2.13.0+cpu is torch 2.13.0.
         if not (name in installed and Version(installed[name].public) == versions.get(name))
-        and not (name not in installed and CUDA.fullmatch(name))
+        and not (name not in installed and (CUDA.fullmatch(name) or name in ENGINES))
     ]
     if differing and os.environ.get("CI") != "true":
         pytest.skip(f"not what docker/constraints.txt (in brackets) says: {', '.join(differing)}")
     assert not differing
+
+
+def test_ci_installs_the_packages_of_the_engines() -> None:
+    (names,) = re.findall(r"local names='(.*?)'", (ROOT / ".ci" / "run").read_text(encoding="utf-8"))
+    assert set(names.split("|")) == ENGINES <= pinned("constraints", "3.11.9").keys()
+    own = {canonicalize_name(Requirement(word).name) for word in EXTRAS["engines"]}
+    assert own - {"ibis-framework"} <= ENGINES
 
 
 def wheel(folder: Path, name: str, version: str) -> None:

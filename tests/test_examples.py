@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import runpy
 import sys
 from pathlib import Path
 
 import nbformat
+import numpy as np
+import pandas as pd
 import pytest
 from nbclient import NotebookClient
 
 from tests.conftest import ROOT, environment, run
+from trueodds import CalibrationSums
 
 EXAMPLES = ROOT / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
-TRAINING = ("own_loss", "train")
-"""Scripts that train a net: some ten seconds of a processor each."""
+LONG = ("own_loss", "train", "sum_with_ray")
+"""Scripts that train a net or start a cluster: some ten seconds of a processor each."""
+NEEDS = {"sum_with_dask": "dask.dataframe", "sum_with_ray": "ray.data"}
+"""Scripts for a package that the project does not install."""
 MOST_BYTES = 200_000
 
 each_notebook = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
@@ -23,12 +29,32 @@ each_notebook = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: 
 
 @pytest.mark.parametrize(
     "script",
-    [pytest.param(path, marks=[pytest.mark.full] * (path.stem in TRAINING), id=path.stem) for path in SCRIPTS],
+    [pytest.param(path, marks=[pytest.mark.full] * (path.stem in LONG), id=path.stem) for path in SCRIPTS],
 )
 def test_a_script_runs(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if needed := NEEDS.get(script.stem):
+        pytest.importorskip(needed.partition(".")[0], reason=f"{needed} is not installed")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     done = run([sys.executable, str(script)], tmp_path)
     assert "ECE" in done.stdout
+
+
+@pytest.mark.parametrize("name", [pytest.param("dask"), pytest.param("ray", marks=pytest.mark.full)])
+def test_sums_of_batches_are_those_of_all_rows(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = pytest.importorskip(name, reason=f"{name} is not installed")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    script = runpy.run_path(str(EXAMPLES / f"sum_with_{name}.py"))
+    script["write_answers"](tmp_path, files=3, rows=200)
+    found = script["add_up"](tmp_path).cells
+    if name == "ray":
+        package.shutdown()
+    rows = pd.concat([pd.read_parquet(path) for path in sorted(tmp_path.iterdir())])
+    classes = script["CLASSES"]
+    expected = CalibrationSums.from_probabilities(
+        rows[classes].to_numpy(), rows["label"].to_numpy(object), classes=classes
+    )
+    assert (found[[0, 2]] == expected.cells[[0, 2]]).all() and found[0].sum() == 600
+    np.testing.assert_allclose(found, expected.cells, rtol=1e-9)
 
 
 def test_the_script_that_trains_is_short() -> None:

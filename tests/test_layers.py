@@ -116,6 +116,7 @@ EXTRAS = {
     "client": {"httpx"},
     "cli/completion.py": {"shtab"},
     "reports/page": {"jinja2", "markupsafe"},
+    "reports/warehouse/databases.py": {"ibis", "pyarrow", "sqlglot", "psycopg", "clickhouse_connect"},
     "reports/warehouse": {"ibis", "pyarrow"},
     "reports/table/stored_sums.py": {"pyarrow"},
     "reports/display/report_files.py": {"matplotlib"},

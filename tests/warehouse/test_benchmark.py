@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.scaling import warehouse_sums
+from benchmarks.faults import postgres
+from benchmarks.scaling import database_sums, warehouse_sums
 from tests.warehouse.test_equality import assert_equal
 from trueodds.reports.table import reading
 from trueodds.reports.table.reading import Form
@@ -27,3 +28,14 @@ def test_its_tables_have_equal_sums_and_the_plain_query_reads_them(kind: str, tm
     query = warehouse_sums.PLAIN[kind].format(path)
     rows = source.table.get_backend().raw_sql(query).fetchall()
     assert sum(row[3 if kind == "classes" else 2] for row in rows) == len(sums) == 3_000
+
+
+def test_a_database_makes_both_queries(tmp_path: Path) -> None:
+    pytest.importorskip("psycopg", reason="psycopg is not installed (trueodds[engines])")
+    if reason := postgres.missing():
+        pytest.skip(reason)
+    path = tmp_path / "answers.parquet"
+    warehouse_sums.make_classes(path, 2_000)
+    found = database_sums.measure("postgres", path, 2_000)
+    assert found["rows"] == 2_000 and found["sums_s"] > 0 and found["plain_s"] > 0 and found["peak_mib"] > 0
+    assert "| postgres | 2,000 |" in database_sums.markdown({"cases": [found]})

@@ -122,7 +122,7 @@ def test_ids_that_repeat_are_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
 ARGUMENTS: dict[str, tuple[tuple[str, ...], str]] = {
     "no file": (("none/*.parquet", "--engine", "duckdb"), "names no file"),
     "another format": (("answers.csv", "--engine", "duckdb"), "does not end in .parquet"),
-    "another engine": (("answers", "--engine", "postgres://me:secret@host/logs"), "allowed is duckdb"),
+    "another engine": (("answers", "--engine", "mysql://me:secret@host/logs"), "allowed is duckdb"),
     "no rows": (("empty.parquet", "--engine", "duckdb"), "holds no answers"),
     "half a file": (("half.parquet", "--engine", "duckdb"), "whole Parquet file"),
     "no such column": (("answers.parquet", "--engine", "duckdb", "--label", "truth"), "has no column 'truth'"),

@@ -81,7 +81,7 @@ def test_bad_tables_are_refused_with_the_cure() -> None:
     for wrong in ([0.5, 0.5], {"a": [1.0]}, "answers.parquet", None):
         with pytest.raises(TypeError, match="allowed are a DataFrame"):
             trueodds.table_sums(wrong)
-    with pytest.raises(UserError, match="allowed is duckdb"):
+    with pytest.raises(UserError, match="engine none; allowed are duckdb, postgres"):
         trueodds.table_sums(ibis.table({"a": "float64", "label": "string"}, name="elsewhere"))
     with pytest.raises(UserError, match="has no column 'truth'"):
         trueodds.table_sums(pd.DataFrame(usual(10)), label="truth")

@@ -47,6 +47,7 @@ EXAMPLES = (
     "report probabilities.npy --labels labels.npy --json report.json",
     'report "answers/*.parquet" --engine duckdb --by tag',
     'report "s3://bucket/answers/*.parquet" --engine duckdb --labels "s3://bucket/labels/*.parquet"',
+    "report answers --engine postgres://reader@127.0.0.1/logs --by tag",
     "report sums/*.parquet",
 )
 
@@ -58,7 +59,7 @@ def add_parser(commands: Subparsers) -> None:
     parser = commands.add_parser("report", description=__doc__, epilog=epilog, intermix=True)
     add_form(parser, urls=True)
     parser.add_argument("more", type=Path, nargs="*", metavar="SUMS", help="more files that `trueodds sums` wrote")
-    add_engine(parser)
+    add_engine(parser, databases=True)
     words = "the positive class of two; the report adds figures of its probability, and alerts by it; a single"
     words += " column of probabilities belongs to this class, unless its name is a class"
     parser.add_argument("--positive", metavar="CLASS", help=words)

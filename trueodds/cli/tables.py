@@ -82,10 +82,12 @@ def add_form(
     parser.add_argument("--first-label", type=int, choices=(0, 1), help=words)
 
 
-def add_engine(parser: argparse.ArgumentParser, *, default: str = "") -> None:
-    """Add --engine and --id, for tables that do not fit into memory."""
+def add_engine(parser: argparse.ArgumentParser, *, default: str = "", databases: bool = False) -> None:
+    """Add --engine and --id, for tables that do not fit into memory. `databases` mentions addresses."""
     words = "duckdb makes the sums (extra `warehouse`): of a .parquet file, of a pattern of such files in quotes, or of"
     words += " such files in a bucket, s3://bucket/answers/*.parquet; it needs little memory for any number of rows"
+    if databases:
+        words += "; or the address of a database with the table (extra `engines`), such as postgres://user@host/logs"
     parser.add_argument("--engine", metavar="ENGINE", default=default, help=words)
     words = "with --engine and --labels: the column that both tables share (default: id)"
     parser.add_argument("--id", metavar="COLUMN", help=words)

@@ -9,7 +9,7 @@ import ibis
 from trueodds.reports.schemas import Unit
 from trueodds.reports.warehouse.plan import UNSEEN, Expression, ReadingPlan, TimeColumn
 from trueodds.reports.warehouse.rounded_terms import with_rounded_losses
-from trueodds.reports.warehouse.terms import at_least, at_most, code, number, total, value_at, where
+from trueodds.reports.warehouse.terms import at_least, at_most, code, number, square, total, value_at, where
 from trueodds.sums.bins import CELLS
 from trueodds.sums.inputs import BELOW_ZERO, ROW_SUM_TOLERANCE
 from trueodds.sums.losses import SMALLEST_PROBABILITY
@@ -115,7 +115,7 @@ def _of_classes(table: Expression, plan: ReadingPlan, groups: dict[str, Expressi
     rows = rows.mutate(
         top=ibis.greatest(*values),
         true=value_at(rows.label_code, values),
-        squares=total([value * value for value in values]),
+        squares=total([square(value, is_guarded=plan.has_float_errors) for value in values]),
     )
     if quick:
         near = (rows.sum - number(1)).abs() < number(_QUICK)
@@ -220,7 +220,7 @@ def _with_losses_of_positive(rows: Expression, plan: ReadingPlan) -> Expression:
         is_positive = rows.positive == number(1)
         return rows.mutate(
             p_nll=_nll(where(is_positive, rows.p, number(1) - rows.p)),
-            p_brier=(rows.p - rows.positive) * (rows.p - rows.positive),
+            p_brier=square((rows.p - rows.positive).abs(), is_guarded=plan.has_float_errors),
         )
     rows = rows.mutate(p_other=number(1) - rows.p, p_class=rows.positive.cast("int64"))
     rows = with_rounded_losses(rows, ["p_other", "p"], "p_class", step, "pos_")

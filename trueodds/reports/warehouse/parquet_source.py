@@ -1,140 +1,58 @@
-"""Sources of answers: a table of Ibis and the engine that runs its expressions."""
+"""Openers of tables of answers: Parquet files, or a table of a database."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import ibis
 
 from trueodds.bundle.storage.objects import is_url
-from trueodds.errors import MissingExtraError, UserError
-from trueodds.files import FileChangedError, FileError
+from trueodds.files import FileError
+from trueodds.reports.warehouse.databases import SCHEMES, open_table
 from trueodds.reports.warehouse.parquet_files import files_of
 from trueodds.reports.warehouse.plan import Expression
+from trueodds.reports.warehouse.table_source import EMBEDDED
+from trueodds.reports.warehouse.table_source import EngineError as EngineError
+from trueodds.reports.warehouse.table_source import TableSource as TableSource
+from trueodds.reports.warehouse.table_source import naming as naming
 from trueodds.texts import hide_password, short
 
 MEMORY = "1GB"
 """Largest memory of the embedded engine. What exceeds it is written to disk for a while."""
-ENGINES = ("duckdb",)
-"""Names of the engines."""
-
-
-class EngineError(UserError, RuntimeError):
-    """Error of an engine: its name is unknown, or it cannot read the table."""
-
-
-@dataclass(frozen=True)
-class TableSource:
-    """A table of answers, and the way to run expressions over it."""
-
-    name: str
-    table: Expression
-    engine: str = "duckdb"
-    state: Callable[[], object] = lambda: None
-    """Returns a value that changes when the table's files change."""
-    first_state: object = None
-    """That value when the table was opened."""
-    execute: Callable[[Expression], Any] = lambda expression: expression.to_pyarrow()
-    """Runs an expression and returns a table of Arrow."""
-
-    def run(self, expression: Expression) -> dict[str, Any]:
-        """Run an expression and return its columns as lists by name.
-
-        Raises:
-            EngineError: The engine cannot run it.
-        """
-        with naming(self.name, self.engine, self.state, self.first_state):
-            table = self.execute(expression)
-        columns: dict[str, Any] = {name: table.column(name).to_pylist() for name in table.column_names}
-        return columns
-
-    def arrays(self, expression: Expression) -> Any:
-        """Run an expression and return its table of Arrow.
-
-        Raises:
-            EngineError: The engine cannot run it.
-        """
-        with naming(self.name, self.engine, self.state, self.first_state):
-            return self.execute(expression)
-
-    def check_state(self) -> None:
-        """Check that no file has changed since the table was opened.
-
-        Raises:
-            FileChangedError: One has.
-        """
-        _check_state(self.name, self.state, self.first_state)
-
-    @property
-    def header(self) -> list[str]:
-        """Names of the columns."""
-        return list(self.table.columns)
-
-
-def _check_state(name: str, state: Callable[[], object], first_state: object) -> None:
-    if state() != first_state:
-        raise FileChangedError(
-            f"{name} changed while it was read, so its sums would be of neither state; run this again when nothing"
-            " writes to it, or name the finished files"
-        )
-
-
-@contextmanager
-def naming(
-    name: str, engine: str, state: Callable[[], object] = lambda: None, first_state: object = None
-) -> Iterator[None]:
-    """Turn errors of an engine into messages that name the table and the cure.
-
-    Args:
-        name: Name of the table.
-        engine: Name of the engine.
-        state: Returns the state of its files. A bucket that cannot be read raises its own error.
-        first_state: Their state when they were opened.
-    """
-    try:
-        yield
-    except UserError:
-        raise
-    except (ImportError, ModuleNotFoundError) as error:
-        package = (error.name or "").partition(".")[0] or "ibis-framework"
-        raise MissingExtraError(f"the engine {engine}", package, "warehouse") from None
-    except Exception as error:  # each engine has errors of its own, without a common class
-        _check_state(name, state, first_state)
-        text = str(error)
-        if "Traceback (most recent call last)" in text:  # from Python code that the engine called
-            text = text.strip().splitlines()[-1]
-        text = hide_password(" ".join(text.split()))[:400]
-        cure = "check that each file is a whole Parquet file, and that all have the same columns"
-        if "No files found" in text or "does not exist" in text or "not found" in text.lower():
-            cure = "check the name of the table, or the path and its pattern"
-        raise EngineError(f"{name}: {engine} reports {type(error).__name__}: {text}; {cure}") from None
 
 
 def open_source(answers: str, engine: str, beside: Expression = None, *, file_column: str = "") -> TableSource:
     """Open a table of answers.
 
     Args:
-        answers: A path, a pattern such as `answers/*.parquet`, or a URL such as `s3://bucket/answers/*.parquet`.
-        engine: Name of the engine: `duckdb`.
+        answers: With `duckdb`, a path, a pattern such as `answers/*.parquet`, or a URL such as
+            `s3://bucket/answers/*.parquet`. With the address of a database, the name of a table or a view.
+        engine: `duckdb`, or the address of a database, such as `postgres://user@host/database`.
         beside: A table that is open already, with whose connection this one is opened.
         file_column: Name of an added column with the file of each row; "" for none.
 
     Raises:
-        EngineError: The engine is another one, or cannot read the files.
+        EngineError: The engine is another one, or cannot read the table.
         FileError: There is no such file, or it has another suffix.
         BucketError: The bucket cannot be read.
         MissingExtraError: The engine's packages are not installed.
     """
-    if engine not in ENGINES:
+    connection = None if beside is None else ibis.get_backend(beside)
+    if engine.partition("://")[0] in SCHEMES and "://" in engine:
+        if file_column:
+            raise EngineError(
+                f"--engine is {short(hide_password(engine))}; sums by day are made of Parquet files: allowed is"
+                f" {EMBEDDED}. Write each day's rows to Parquet files, or report on the table with `trueodds report`"
+            )
+        return open_table(answers, engine, connection)
+    if engine != EMBEDDED:
         raise EngineError(
-            f"--engine is {short(hide_password(engine))}; allowed is {', '.join(ENGINES)}. For a table of another"
-            " database, write it to Parquet files first"
+            f"--engine is {short(hide_password(engine))}; allowed is {EMBEDDED}, or the address of a database, which"
+            f" begins with {', '.join(f'{scheme}://' for scheme in SCHEMES)}. For a table of another database, write it"
+            " to Parquet files first"
         )
-    return _of_files(answers, None if beside is None else ibis.get_backend(beside), file_column)
+    return _of_files(answers, connection, file_column)
 
 
 def connect() -> Any:
@@ -157,14 +75,14 @@ def _of_files(pattern: str, connection: Any = None, file_column: str = "") -> Ta
     files = files_of(pattern)
     state = files.state()
     names = files.names()
-    with naming(pattern, "duckdb", files.state, state):
+    with naming(pattern, EMBEDDED, files.state, state):
         connection = connection or connect()
         files.open_in(connection)
         if len(names) > 1:
             _check_alike(pattern, connection, names)
         table = _view(connection, names, file_column)
     name = pattern if is_url(pattern) or any(sign in pattern for sign in "*?[") else Path(pattern).name
-    return TableSource(name, table, "duckdb", state=files.state, first_state=state)
+    return TableSource(name, table, EMBEDDED, state=files.state, first_state=state)
 
 
 def _view(connection: Any, names: list[str], file_column: str) -> Expression:

@@ -28,8 +28,8 @@ from trueodds.reports.table.reading import Form, choose_columns
 from trueodds.reports.table.table_content import agreement, correctness
 from trueodds.reports.table.table_report import MAX_POINTS, MOST_GROUPS
 from trueodds.reports.warehouse.answer_rows import _is_explained, _on_step, all_of, period_of, rows_of
-from trueodds.reports.warehouse.parquet_source import TableSource
 from trueodds.reports.warehouse.plan import GROUPS, Codes, Expression, ReadingPlan, TimeColumn
+from trueodds.reports.warehouse.table_source import EMBEDDED, TESTED, EngineError, TableSource
 from trueodds.reports.warehouse.terms import at_least, number, total, where
 from trueodds.sums.rounding import EXACT, Resolution
 from trueodds.sums.steps import _EVIDENCE_ROWS, COARSEST_WITH_NLL, MOST_ROUNDING, _common_steps
@@ -41,6 +41,8 @@ MOST_CLASSES = 1_000
 """Largest number of classes. The SQL text grows with it: for 1,000 classes it has 470 kB."""
 MOST_RULED_CLASSES = 100
 """Largest number of classes with the rules for rounded rows and for noise. For 100, their SQL text has 430 kB."""
+FLOAT_ERRORS = ("postgres", "bigquery")
+"""Engines that stop at a product that is too large or too small for a double."""
 SAMPLE = 256
 """Number of rows whose values can show that the table is not rounded."""
 UNITS: tuple[Unit, ...] = get_args(Unit)
@@ -91,7 +93,8 @@ def plan_of(
         groups=groups,
         moment=moment,
         unit=unit,
-        by_list=source.engine == "duckdb",
+        by_list=source.engine == EMBEDDED,
+        has_float_errors=source.engine in FLOAT_ERRORS,
     )
     if by_confidence:
         return _of_confidence(source, form, plan, notes, int(stats["low"] or 0))
@@ -136,6 +139,11 @@ def time_column(source: TableSource, name: str) -> tuple[TimeColumn, str]:
     column = source.table[name]
     kind = column.type()
     if kind.is_timestamp() or kind.is_date():
+        if source.engine not in TESTED:
+            raise EngineError(
+                f"{source.name}: the column {name!r} holds {kind}, whose days are not tested on {source.engine};"
+                " allowed are whole numbers of Unix time: give a view that has them"
+            )
         if name == "time" and source.run(source.table.aggregate(gaps=column.isnull().sum()))["gaps"][0]:
             raise FileError(f"{source.name}: the column {name!r} has gaps; allowed is a time in every row")
         return TimeColumn(column=name), ""

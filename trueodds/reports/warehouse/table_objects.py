@@ -15,9 +15,11 @@ from trueodds.sums.rounding import Given, Resolution
 try:
     import ibis
 
-    from trueodds.reports.warehouse.parquet_source import EngineError, TableSource, connect, naming
+    from trueodds.reports.warehouse.databases import SCHEMES, table_of
+    from trueodds.reports.warehouse.parquet_source import connect
     from trueodds.reports.warehouse.plan import Expression
     from trueodds.reports.warehouse.summing import sums_of_source
+    from trueodds.reports.warehouse.table_source import EMBEDDED, EngineError, TableSource, naming
 except ModuleNotFoundError as error:
     raise MissingExtraError("trueodds.table_sums", (error.name or "ibis").partition(".")[0], "warehouse") from None
 
@@ -32,7 +34,7 @@ def table_sums(
     resolution: Given = None,
     trend: TrendUnit | None = None,
 ) -> TableSums:
-    """Return the sums of a table of answers, made by DuckDB: all that metrics and reports need of it.
+    """Return the sums of a table of answers, made by its engine: all that metrics and reports need of it.
 
     The columns are those of the tables of `trueodds report`. The sums are those of
     `CalibrationSums.from_probabilities`: counts are equal, and sums differ by at most 1e-9 of the sum of absolute
@@ -40,7 +42,8 @@ def table_sums(
 
     Args:
         table: A DataFrame of pandas or polars, a table of Arrow, a DuckDB relation, or anything else that offers its
-            rows as an Arrow stream. All rows are held in memory. A table of Ibis on DuckDB stays where it is.
+            rows as an Arrow stream. DuckDB adds them up, and all rows are held in memory. A table of Ibis on DuckDB,
+            PostgreSQL, ClickHouse, Spark, BigQuery, Snowflake or Trino stays there: that engine adds up its rows.
         label: Column of the labels.
         classes: Columns of the classes in the order of labels that are numbers. Empty: all columns without a meaning.
         positive: The positive class of two. The sums then have `positive(name)`.
@@ -55,7 +58,8 @@ def table_sums(
     Raises:
         TypeError: It is no table.
         FileError: The table lacks a column, has no rows, or has a row that cannot be counted.
-        EngineError: DuckDB cannot read the table, or it is a table of Ibis on another engine.
+        EngineError: The engine cannot read the table, or computes otherwise than NumPy, or it is a table of Ibis on
+            another engine.
         MissingExtraError: The extra `warehouse` is not installed.
 
     Examples:
@@ -95,10 +99,10 @@ def source_of(table: Any) -> TableSource:
         )
     import pyarrow
 
-    with naming(f"the {kind}", "duckdb"):
+    with naming(f"the {kind}", EMBEDDED):
         connection = connect()
         connection.con.register("answers", pyarrow.table(table))
-        return TableSource(f"the {kind}", connection.table("answers"), "duckdb")
+        return TableSource(f"the {kind}", connection.table("answers"), EMBEDDED)
 
 
 def _of_ibis(table: Expression) -> TableSource:
@@ -107,9 +111,12 @@ def _of_ibis(table: Expression) -> TableSource:
         engine = ibis.get_backend(table).name
     except ibis.IbisError:
         engine = "none"
-    if engine != "duckdb":
+    if engine in SCHEMES.values():
+        return table_of(table, "the table of Ibis")
+    if engine != EMBEDDED:
+        allowed = ", ".join([EMBEDDED, *dict.fromkeys(SCHEMES.values())])
         raise EngineError(
-            f"the table of Ibis is on the engine {engine}; allowed is duckdb. Write the table to Parquet files, and"
+            f"the table of Ibis is on the engine {engine}; allowed are {allowed}. Write the table to Parquet files, and"
             " pass ibis.read_parquet(files)"
         )
 
@@ -117,7 +124,7 @@ def _of_ibis(table: Expression) -> TableSource:
         with _settings(ibis.get_backend(table)):
             return expression.to_pyarrow()
 
-    return TableSource("the table of Ibis", table, "duckdb", execute=execute)
+    return TableSource("the table of Ibis", table, EMBEDDED, execute=execute)
 
 
 @contextmanager

@@ -37,6 +37,19 @@ def at_least(value: Expression, least: Expression) -> Expression:
     return where(value < least, least, value)
 
 
+def square(size: Expression, *, is_guarded: bool = False) -> Expression:
+    """Return the square of a number that is not negative.
+
+    Args:
+        size: The number.
+        is_guarded: Whether to return 0 for numbers below 1e-75 or above 2, since some engines stop at a product that a
+            double cannot hold. A probability below 1e-75 adds less than 1e-150 to a sum of squares. Above 2 is none.
+    """
+    if not is_guarded:
+        return size * size
+    return where((size >= number(1e-75)) & (size <= number(2)), size * size, number(0))
+
+
 def total(terms: Sequence[Expression]) -> Expression:
     """Add terms in the order in which NumPy adds a row, so that a sum at a limit is on the same side of it."""
     if len(terms) < _UNROLLED:

@@ -1,0 +1,80 @@
+"""The SQL for engines that no test can reach: as it was reviewed, and with the sums of Python when DuckDB runs it.
+
+After a change of the expression, `python -m tests.warehouse.test_generated_sql` writes the texts again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ibis
+import pytest
+import sqlglot
+
+from tests.warehouse.tables import arrow, outcomes, usual
+from tests.warehouse.test_equality import assert_equal, read
+from trueodds.errors import UserError
+from trueodds.reports.table.reading import Form
+from trueodds.reports.table.table_report import sums_of
+from trueodds.reports.warehouse.expression import sums_expression
+from trueodds.reports.warehouse.plan import Expression, ReadingPlan
+from trueodds.reports.warehouse.planning import plan_of, time_column
+from trueodds.reports.warehouse.summing import sums_by_plan
+from trueodds.reports.warehouse.table_source import TableSource
+
+DIALECTS = ("bigquery", "snowflake", "trino")
+TEXTS = Path(__file__).parent / "sql"
+TABLES: dict[str, dict[str, Any]] = {"classes": usual(400, 2), "outcomes": {**outcomes(), "tag": ["a", "b"] * 250}}
+
+
+def source_of(name: str, dialect: str) -> TableSource:
+    """Return a table of DuckDB that runs the SQL of another engine, as sqlglot translates it back."""
+    connection = ibis.duckdb.connect()
+    connection.con.register("answers", arrow(TABLES[name]))
+    connection.raw_sql("SET TimeZone = 'UTC'")
+    connection.raw_sql("CREATE MACRO ieee_divide(a, b) AS a / b")  # BigQuery's division of doubles
+
+    def execute(expression: Expression) -> Any:
+        text = ibis.to_sql(expression.unbind(), dialect=dialect)
+        return connection.con.sql(sqlglot.transpile(text, read=dialect, write="duckdb")[0]).to_arrow_table()
+
+    return TableSource("answers", connection.table("answers"), dialect, execute=execute)
+
+
+def plan(name: str, dialect: str) -> ReadingPlan:
+    unit: Any = "day" if name == "classes" else None
+    return plan_of(source_of(name, dialect), Form(), trend=unit)
+
+
+def text_of(name: str, dialect: str) -> str:
+    table = ibis.table(source_of(name, dialect).table.schema(), name="answers")
+    quick = name == "classes"
+    return f"{ibis.to_sql(sums_expression(table, plan(name, dialect), quick=quick), dialect=dialect)}\n"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("name", TABLES)
+def test_the_sql_is_the_reviewed_one(name: str, dialect: str) -> None:
+    text = (TEXTS / f"{name}.{dialect}.sql").read_text(encoding="utf-8")
+    assert text_of(name, dialect) == text, "python -m tests.warehouse.test_generated_sql writes it again: review it"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("name", TABLES)
+def test_the_sql_makes_the_sums_of_python(name: str, dialect: str, tmp_path: Path) -> None:
+    found = sums_by_plan(source_of(name, dialect), plan(name, dialect))
+    assert_equal(found.total, sums_of(read(TABLES[name], tmp_path, Form())))
+
+
+def test_timestamps_of_an_untested_engine_are_refused() -> None:
+    table = ibis.table({"time": "timestamp('UTC')", "a": "float64"}, name="answers")
+    with pytest.raises(UserError, match="not tested on snowflake; allowed are whole numbers"):
+        time_column(TableSource("answers", table, "snowflake"), "time")
+
+
+if __name__ == "__main__":
+    TEXTS.mkdir(exist_ok=True)
+    for table_name in TABLES:
+        for engine in DIALECTS:
+            (TEXTS / f"{table_name}.{engine}.sql").write_text(text_of(table_name, engine), encoding="utf-8")
