@@ -237,7 +237,7 @@ def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
 def group_lines(calibrator: Calibrator) -> list[str]:
     """Return the temperature of each group, the largest group first; no lines for a calibrator without groups."""
     from trueodds.calibrators import GroupTemperature, Rounded
-    from trueodds.reports.table.evaluation import align
+    from trueodds.reports.words import align
 
     own = calibrator.calibrator if isinstance(calibrator, Rounded) else calibrator
     if not isinstance(own, GroupTemperature) or not own.groups:
