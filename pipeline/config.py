@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 import yaml
@@ -277,16 +278,17 @@ SECTION_OF = {
 
 
 @cache
-def descriptions() -> dict[str, str]:
+def descriptions() -> Mapping[str, str]:
     """Return the meaning of each parameter: the text under it in this file."""
     classes = [node for node in ast.parse(Path(__file__).read_bytes()).body if isinstance(node, ast.ClassDef)]
-    return {
+    texts = {
         field.target.id: inspect.cleandoc(text.value.value)
         for section in classes
         for field, text in pairwise(section.body)
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
     }
+    return MappingProxyType(texts)  # cached, so shared
 
 
 def load(path: str | Path = "params.yaml", overrides: Mapping[str, Any] | None = None) -> Params:

@@ -40,7 +40,7 @@ def test_leaf_names_are_unique() -> None:
 
 
 def test_descriptions_are_what_pydantic_reads() -> None:
-    described = config.descriptions()
+    described = dict(config.descriptions())
     assert list(described) == list(SECTION_OF)
     for field in Params.model_fields.values():
         section: Any = field.annotation
