@@ -267,7 +267,8 @@ def fitted_numbers() -> list[Any]:
     """A calibrator of each kind that keeps arrays, with the name of one."""
     rows = RNG.normal(0, 2, (300, 2))
     labels = (metrics.softmax(rows / 2)[:, 1] > RNG.random(300)).astype(int)
-    made = [calibrators.fit(rows, labels, name) for name in calibrators.names()]
+    made = [calibrators.fit(rows, labels, name) for name in calibrators.names(has_groups=False)]
+    made.append(calibrators.fit(rows, labels, "group_temperature", groups=["a", "b", "c"] * 100))
     kept = [(one, f.name) for one in made for f in fields(one) if isinstance(getattr(one, f.name), np.ndarray)]
     return [pytest.param(one, name, id=f"{one.name}-{name}") for one, name in kept]
 
