@@ -30,6 +30,9 @@ _OF_CLASSES = {
     "--ratio-tolerance": "ratio_tolerance",
     "--by": "by",
     "--trend": "trend",
+    "--judge": "judge",
+    "--human-labels": "human_labels",
+    "--reference": "reference",
     "--engine": "engine",
     "--id": "id",
     "SUMS": "more",
@@ -53,6 +56,7 @@ def report(arguments: argparse.Namespace, options: ReportOptions) -> int:
 
 _OF_FITS = {
     "--candidates": "candidates",
+    "--groups": "groups",
     "--ordered": "ordered",
     "--first-label": "first_label",
     "--onnx": "onnx",
