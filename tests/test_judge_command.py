@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,45 @@ def test_every_form_of_a_table(form: str, tmp_path: Path) -> None:
     assert all((part.gap is None) == (part.labels < 10) for part in found.bins)
 
 
+def test_a_column_correct_beside_labels(tmp_path: Path) -> None:
+    """`correct` counts. Classes have error rates only if every human label names one; both must agree."""
+    human = [int(right) if known else None for right, known in zip(RIGHT, KNOWN, strict=True)]
+    plain = judged(table(tmp_path / "a.csv", {"confidence": C, "correct": human, "judge": JUDGE_RIGHT.astype(int)}))
+    some = [label if i % 2 else None for i, label in enumerate(columns()["label"])]
+    for label in (some, [None] * N):
+        found = judged(table(tmp_path / "b.csv", columns(correct=human, label=label)))
+        assert found.classes == [] and (found.accuracy, found.agreement) == (plain.accuracy, plain.agreement)
+    assert len(judged(table(tmp_path / "c.csv", columns(correct=human))).classes) == 2
+    with pytest.raises(FileError, match=r"has correct [01], the label '(cat|dog)' and predicted"):
+        judged(table(tmp_path / "d.csv", columns(correct=[None if h is None else 1 - h for h in human])))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("form", ["csv", "npz"])
+def test_numbers_of_classes_from_the_first_label(form: str, first: int, tmp_path: Path) -> None:
+    p_cat = np.where(PREDICTED == "cat", C, 1 - C)
+    human_N, judge_N = (first + (of == "dog").astype(float) for of in (TRUTH, JUDGE))
+    human_N[~KNOWN] = np.nan
+    if form == "csv":
+        data = {"p_cat": p_cat, "p_dog": 1 - p_cat, "label": [None if np.isnan(h) else int(h) for h in human_N]}
+        path = table(tmp_path / "a.csv", {**data, "judge": judge_N.astype(int)})
+    else:
+        path = npz(tmp_path / "a.npz", probabilities=np.stack([p_cat, 1 - p_cat], 1), labels=human_N, judge=judge_N)
+    named, found = judged(table(tmp_path / "b.csv", columns())), judged(path, first_label=first)
+    assert found.accuracy == named.accuracy and found.agreement == named.agreement
+
+
+def test_labels_that_number_the_given_classes(tmp_path: Path) -> None:
+    human = [int(label == "dog") if known else None for label, known in zip(TRUTH, KNOWN, strict=True)]
+    named = judged(table(tmp_path / "a.csv", columns()))
+    for judge in (JUDGE, (JUDGE == "dog").astype(int), np.char.upper(JUDGE)):
+        path = table(tmp_path / "b.csv", columns(label=human, judge=judge))
+        found = judged(path, classes=("cat", "dog"))
+        assert found.accuracy == named.accuracy and found.agreement == named.agreement
+    with pytest.raises(FileError, match=r"has the label \(column judge\) 'hare'; allowed are"):
+        judged(table(tmp_path / "c.csv", columns(judge=["hare"] * N)), classes=("cat", "dog"))
+
+
 def test_prevalence_and_error_rates(tmp_path: Path) -> None:
     found = judged(table(tmp_path / "a.csv", columns()), positive="dog")
     share = metrics.powered_mean(np.where(KNOWN, TRUTH == "dog", np.nan), (JUDGE == "dog").astype(float))
@@ -115,6 +155,29 @@ def test_propensities_weight_the_human_labels(tmp_path: Path) -> None:
     assert found.effective_n is not None and found.effective_n < found.labels and not found.warning
 
 
+def test_propensities_of_arrays_count_without_a_judge(tmp_path: Path) -> None:
+    propensity = np.where(C < 0.9, 0.3, 0.06)
+    human_N = np.where(np.random.default_rng(1).random(N) < propensity, RIGHT, np.nan)
+    arrays = {"confidence": C, "correct": human_N, "judge": JUDGE_RIGHT, "propensity": propensity}
+    path = npz(tmp_path / "a.npz", **arrays)
+    plain = report_of_answers(read(path))
+    assert plain.labelling.weighted[-1].how == "propensity"
+    with_judge = report_of_answers(read(path, Form(judge="judge")), judge="judge")
+    assert with_judge.model_copy(update={"judge": None}) == plain
+    with pytest.raises(FileError, match=r"b.npz: propensity has 9 rows for 3,000 answers"):
+        read(npz(tmp_path / "b.npz", **{**arrays, "propensity": propensity[:9]}))
+
+
+def test_human_labels_without_a_propensity_are_counted(tmp_path: Path) -> None:
+    without = [LABELS / N if known and i % 2 else None for i, known in enumerate(KNOWN)]
+    found = judged(table(tmp_path / "a.csv", columns(propensity=without)))
+    left_out = KNOWN.sum() - found.labels
+    assert left_out > 100 and f"{left_out} human labels have no propensity" in found.reading
+    none = judged(table(tmp_path / "b.csv", columns(propensity=[None] * N)))
+    assert none.labels == 0 and f"{KNOWN.sum()} human labels have no propensity" in none.reading
+    assert "no propensity" not in judged(table(tmp_path / "c.csv", columns())).reading
+
+
 def test_command_page_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, page, tree = table(tmp_path / "a.csv", columns()), tmp_path / "a.html", tmp_path / "a.json"
     words = ["report", str(path), "--judge", "judge", "--positive", "dog", "--html", str(page), "--json", str(tree)]
@@ -126,6 +189,10 @@ def test_command_page_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "share of dog" in said
     html = page.read_text(encoding="utf-8")
     assert 'id="judge"' in html and 'id="judge-errors-table"' in html and "Share of dog" in html
+    assert "Confused classes" in said and 'id="judge-confusions-table"' in html
+    for one in found.confusions:
+        assert re.search(rf"{one.human} +{one.judge} +{one.answers}\n", said)
+        assert f"{one.human}</th><td>{one.judge}</td><td>{one.answers}</td>" in html
     assert 'id="judge"' not in render(report_of_answers(read(path)))
 
 
@@ -215,6 +282,12 @@ def test_refused_ids_of_human_labels(changed: dict[str, Any], words: str, tmp_pa
     [
         ("id,confidence,predicted,label\n1,.5,a,a", "id,label\n1,a", "has the column 'label' itself"),
         ("confidence,predicted\n.5,a", "id,label\n1,a", "answers.csv has no column id"),
+        (
+            "id,confidence\n1,.5",
+            "id,label\n1,a",
+            "answers.csv has no column 'predicted', with which the labels of .*drawn",
+        ),
+        ("id,a,b\n1,.5,.5", "id,label,correct\n1,,1", "drawn.csv says by its column correct .*fill in the true class"),
         ("id,confidence,predicted\n1,.5,a", "label\na", "drawn.csv has no column id"),
         ("id,confidence,predicted\n1,.5,a", "id,lable\n1,a", "drawn.csv has no column 'label'"),
     ],
@@ -225,6 +298,8 @@ def test_refused_human_labels(answers: str, drawn: str, words: str, tmp_path: Pa
         path.write_text(text + "\n", encoding="utf-8")
     with pytest.raises(FileError, match=words):
         read(paths[0], Form(human=paths[1]))
+    with pytest.raises(FileNotFoundError, match=r"--human-labels .*none.csv does not exist; give the table"):
+        read(paths[0], Form(human=tmp_path / "none.csv"))
     with pytest.raises(FileError, match="has no ids"):
         read(npz(tmp_path / "a.npz", confidence=C, correct=RIGHT), Form(human=paths[1]))
 
@@ -252,6 +327,27 @@ def test_refused_human_labels(answers: str, drawn: str, words: str, tmp_path: Pa
 def test_refusals(changed: dict[str, Any], form: dict[str, Any], words: str, tmp_path: Path) -> None:
     with pytest.raises(FileError, match=words):
         judged(table(tmp_path / "a.csv", columns(**changed)), **form)
+
+
+@pytest.mark.parametrize(
+    ("judge", "words"),
+    [
+        (
+            "predicted",
+            "--judge names the array 'predicted', which has another meaning; give the judge's labels an array",
+        ),
+        ("labels", "--judge names the array 'labels'"),
+        ("jugde", "has no array 'jugde'; it has 'confidence', 'predicted', 'labels', 'judge'; name it with --judge"),
+    ],
+)
+def test_refused_arrays_of_a_judge(judge: str, words: str, tmp_path: Path) -> None:
+    path = npz(tmp_path / "a.npz", confidence=C, predicted=PREDICTED, labels=TRUTH, judge=JUDGE)
+    with pytest.raises(FileError, match=words):
+        judged(path, judge=judge)
+    for name, array in (("p.npy", np.stack([C, 1 - C], 1)), ("labels.npy", (JUDGE == "dog").astype(int))):
+        np.save(tmp_path / name, array)
+    with pytest.raises(FileError, match=r"give an \.npz that also has the judge's labels"):
+        judged(tmp_path / "p.npy", judge=judge, labels=tmp_path / "labels.npy")
 
 
 def test_refused_labels_of_a_judge_of_right_answers(tmp_path: Path) -> None:

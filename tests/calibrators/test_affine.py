@@ -357,6 +357,26 @@ def test_features_beyond_float32_guide_the_steps_in_float64() -> None:
     np.testing.assert_allclose(large.hessian_diagonal()[:9], 1e26 * small.hessian_diagonal()[:9], rtol=1e-5)
 
 
+def test_a_loss_that_rises_by_rounding_does_not_end_the_search() -> None:
+    class Rounded:
+        """theta^2 / 2 + 1, with the loss rounded up a little more each time, and steps that leave a tenth."""
+
+        calls = 0
+
+        def value_and_gradient(self, theta_P: Array) -> tuple[float, Array]:
+            self.calls += 1
+            return 1.0 + 3.3e-16 * self.calls + float(theta_P @ theta_P) / 2, theta_P
+
+        def hessian_times(self, direction_P: Array) -> Array:
+            return direction_P / 0.9
+
+        def hessian_diagonal(self) -> Array:
+            return np.full(1, 1 / 0.9)
+
+    (theta,) = minimise(Rounded(), np.array([1.5e-8]), -np.inf, np.inf, "x")
+    assert abs(theta) <= 1e-9
+
+
 def test_newton_says_when_numbers_leave_float64() -> None:
     class Overflowing:
         def value_and_gradient(self, theta_P: Array) -> tuple[float, Array]:

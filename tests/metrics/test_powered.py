@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -203,6 +204,18 @@ def test_human_labels_without_a_propensity_are_left_out() -> None:
     assert powered_mean(human_N, judge_N, propensity_N=without) == same and same.labels == np.isfinite(empty).sum()
 
 
+@pytest.mark.parametrize("scale", [1e-100, 1e-200, 1e-308])
+def test_only_the_ratios_of_propensities_count(scale: float) -> None:
+    human_N, judge_N, propensity_N = drawn(6)
+    same, found = (powered_mean(human_N, judge_N, propensity_N=s * propensity_N) for s in (1.0, scale))
+    for name in ("value", "lower", "upper", "effective_n", "saving"):
+        assert getattr(found, name) == pytest.approx(getattr(same, name), rel=1e-6)
+    one, other = (
+        judge_errors([0, 0, 1], [0, 1, 1], 2, propensity_L=s * np.array([0.5, 0.2, 0.3])) for s in (1.0, scale)
+    )
+    assert (other.agreement.lower, other.agreement.upper) == pytest.approx((one.agreement.lower, one.agreement.upper))
+
+
 def test_labels_that_are_no_random_sample_show() -> None:
     rng = np.random.default_rng(8)
     truth_N = rng.random(3_000) < 0.5
@@ -212,6 +225,24 @@ def test_labels_that_are_no_random_sample_show() -> None:
     assert powered_mean(np.where(chosen, truth_N, np.nan), judge_N).unlike
     weighted = powered_mean(np.where(chosen, truth_N, np.nan), judge_N, propensity_N=np.where(judge_N, 0.12, 0.03))
     assert not weighted.unlike and weighted.lower < 0.5 < weighted.upper
+
+
+def test_a_choice_by_the_judges_labels_biases_the_gap_without_propensities() -> None:
+    """The page says so: people label five times as often what the judge calls wrong."""
+    text = Path("docs/how-to/judges-labels.md").read_text(encoding="utf-8")
+    assert "Such a choice biases the gap" in text and "labels alone hardly biases" not in text
+    rng, runs = np.random.default_rng(3), 60
+    covered = np.zeros(2)
+    for _ in range(runs):
+        confidence_N = 1 - 0.5 * rng.random(10_000) ** 2
+        right_N = rng.random(10_000) < confidence_N - 0.05
+        judge_N = np.where(rng.random(10_000) < 0.1, ~right_N, right_N).astype(float)
+        propensity_N = np.where(judge_N == 1, 0.08, 0.4)
+        human_N = np.where(rng.random(10_000) < propensity_N, right_N, np.nan)
+        for k, given_N in enumerate((None, propensity_N)):
+            gap = powered_gap(confidence_N, human_N, judge_N, propensity_N=given_N)
+            covered[k] += gap.lower <= -0.05 <= gap.upper
+    assert covered[0] / runs < 0.8 and enough(covered[1] / runs, runs)
 
 
 ROWS: dict[str, Any] = {"human_N": [1.0, 0.0] * 20 + [None] * 60, "judge_N": [1.0, 0.0] * 50}

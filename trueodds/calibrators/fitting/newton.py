@@ -64,7 +64,8 @@ def minimise(
                 if off <= 1e-6:
                     return theta_P
                 raise _failure(what, off)
-        is_last = size == 1.0 and value - tried < fall
+        # Without `fall` the search goes on: rounding may raise the loss, and the gradient still falls
+        is_last = fall > 0 and size == 1.0 and value - tried < fall
         theta_P, value, gradient_P = tried_P, tried, tried_gradient_P
         if is_last:
             return theta_P

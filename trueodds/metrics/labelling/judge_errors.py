@@ -94,7 +94,7 @@ def judge_errors(
         propensity = as_numbers(propensity_L, "propensity").astype(np.float64)
         if propensity.shape != human.shape or not ((propensity > 0) & (propensity <= 1)).all():
             raise ValueError(f"propensity must have shape {human.shape} and lie in (0, 1]")
-        weight = 1 / propensity
+        weight = propensity.min() / propensity  # relative to the largest, within the range of float64
     confusion_CC = np.zeros((count, count), np.int64)
     np.add.at(confusion_CC, (human, judge), 1)
     largest = float(weight.max())

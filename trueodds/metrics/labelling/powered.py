@@ -138,7 +138,8 @@ def powered_gap(
     """Estimate accuracy minus mean confidence of all answers, or of those in a bin, from human and judge's labels.
 
     It is the estimate of `powered_mean` for y = human - confidence and g = judge - confidence. Negative means
-    over-confident. The added pairs have the mean confidence c: they are (-c, -c) to (1 - c, 1 - c).
+    over-confident. The added pairs have the mean confidence c: they are (-c, -c) to (1 - c, 1 - c). If people choose
+    answers by the judge's labels, the gap is biased without propensities.
 
     Args:
         confidence_N: Confidence of each answer, in [0, 1].
@@ -186,7 +187,7 @@ def _estimate(
     labels = int(chosen_N.sum())
     if labels < fewest:
         raise ValueError(f"there are {labels} human labels; {fewest} are needed: label more answers")
-    weight_L = 1 / propensity_N[chosen_N]
+    weight_L = relative_weights(propensity_N[chosen_N])
     effective_n = float(weight_L.sum() ** 2 / (weight_L @ weight_L))
     if effective_n < FEWEST_EFFECTIVE:
         raise ValueError(
@@ -312,6 +313,12 @@ class _Sample:
         if variance <= 1e-15:
             return 1.0
         return float(2 * scipy.special.ndtr(-abs(weighted_mean - self.mean) / variance**0.5))
+
+
+def relative_weights(propensity_L: Array) -> Array:
+    """Compute 1 / propensity over the largest of them, so that no sum leaves the range of float64."""
+    weight_L: Array = propensity_L.min() / propensity_L
+    return weight_L
 
 
 def _without_gaps(judge_N: Array, chosen_N: npt.NDArray[np.bool_]) -> Array:

@@ -11,7 +11,7 @@ from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
 from trueodds.metrics import PoweredMean, judge_errors, powered_gap, powered_mean
 from trueodds.metrics.labelling.judge_errors import weighted_share
-from trueodds.metrics.labelling.powered import FEWEST, FEWEST_EFFECTIVE
+from trueodds.metrics.labelling.powered import FEWEST, FEWEST_EFFECTIVE, relative_weights
 from trueodds.reports.options import ReportOptions
 from trueodds.reports.schemas.judge import Confusion, JudgeBin, JudgeClass, JudgeFigures, PoweredFigure
 from trueodds.reports.table.classes import check_alike, class_indices, label_values
@@ -60,8 +60,9 @@ def judge_figures(answers: Answers, column: str, options: ReportOptions, positiv
         raise FileError(f"{answers.source}: the column {column} holds no label of a judge; name another with --judge")
     figures = _errors_of(rows, column, known_N & judged_N, options.level)
     figures.labels = int(known_N.sum())
+    left_out = _left_out(int(answers.labelled_N.sum()) - figures.labels)
     if refusal := _refusal(rows, known_N):
-        figures.reading = f"{refusal} {_agreement_words(figures)}".strip()
+        figures.reading = " ".join(filter(None, (refusal, left_out, _agreement_words(figures))))
         return figures
     level, propensity_N = options.level, rows.propensity_N
     try:
@@ -79,7 +80,7 @@ def judge_figures(answers: Answers, column: str, options: ReportOptions, positiv
         judge_N = np.where(judged_N, rows.judge_class_N == place, np.nan)
         share = powered_mean(is_positive_N, judge_N, propensity_N=propensity_N, level=level)
         figures.prevalence, figures.label = _figure(share), positive
-    figures.reading = _reading(figures)
+    figures.reading = f"{_reading(figures)} {left_out}".strip()
     return figures
 
 
@@ -89,7 +90,7 @@ def _rows_of(answers: Answers, column: str) -> _Rows:
     Raises:
         FileError: The judge gives a label that is no class.
     """
-    judge, human = answers.groups.judge, answers.groups.human
+    judge, human, first = answers.groups.judge, answers.groups.human, answers.groups.first_label
     assert judge is not None
     propensity_N = None if answers.groups.propensities is None else propensities_of(answers)
     known_N = answers.labelled_N if propensity_N is None else answers.labelled_N & np.isfinite(propensity_N)
@@ -98,17 +99,28 @@ def _rows_of(answers: Answers, column: str) -> _Rows:
         judged_N, right_N = correctness(answers.source, judge, column)
         return _Rows(human_N, np.where(judged_N, right_N.astype(np.float64), np.nan), propensity_N)
     classes = answers.predicted.values
-    if answers.probabilities_NC is None:
+    if answers.probabilities_NC is None and classes != answers.groups.classes:
         classes = _all_classes(answers.source, classes, (human, judge))
     kind = f"label (column {column})"
-    judge_N = class_indices(answers.source, kind, judge, classes, beside=human).index_N
+    judge_N = class_indices(answers.source, kind, judge, classes, first=first, beside=human).index_N
     if answers.label_N is not None:
         human_class_N = answers.label_N
     else:
-        human_class_N = class_indices(answers.source, "label", human, classes, beside=answers.predicted).index_N
+        human_class_N = class_indices(
+            answers.source, "label", human, classes, first=first, beside=answers.predicted
+        ).index_N
     agrees_N = (judge_N == answers.predicted.code_N).astype(np.float64)
     judge_right_N = np.where(judge_N >= 0, agrees_N, np.nan)
-    return _Rows(human_N, judge_right_N, propensity_N, classes, np.where(known_N, human_class_N, -1), judge_N)
+    human_class_N = np.where(known_N, human_class_N, -1)
+    disagrees_N = (human_class_N >= 0) & ((human_class_N == answers.predicted.code_N) != answers.correct_N)
+    if disagrees_N.any():
+        row = int(disagrees_N.argmax())
+        raise FileError(
+            f"{answers.source}: answer {row + 1} has correct {int(answers.correct_N[row])}, the label"
+            f" {classes[human_class_N[row]]!r} and predicted {classes[answers.predicted.code_N[row]]!r}; leave out the"
+            " column correct or the labels"
+        )
+    return _Rows(human_N, judge_right_N, propensity_N, classes, human_class_N, judge_N)
 
 
 def _all_classes(source: str, classes: tuple[str, ...], columns: tuple[Texts, ...]) -> tuple[str, ...]:
@@ -127,13 +139,23 @@ def _refusal(rows: _Rows, known_N: npt.NDArray[np.bool_]) -> str:
         return f"Estimates need {FEWEST} human labels; there are {labels}."
     if rows.propensity_N is None:
         return ""
-    weight_L = 1 / rows.propensity_N[known_N]
+    weight_L = relative_weights(rows.propensity_N[known_N])
     effective = float(weight_L.sum() ** 2 / (weight_L @ weight_L))
     if effective >= FEWEST_EFFECTIVE:
         return ""
     return (
         f"The {labels} human labels are as informative as {effective:.1f} plain ones, because their propensities"
         f" differ; estimates need {FEWEST_EFFECTIVE:g}."
+    )
+
+
+def _left_out(count: int) -> str:
+    """Say how many human labels have no propensity; "" if none."""
+    if not count:
+        return ""
+    return (
+        f"{plural(count, 'human label has', 'human labels have')} no propensity, so these figures leave them out."
+        " Fill in the column propensity, or remove it if the human labels are a plain random sample."
     )
 
 
@@ -174,11 +196,14 @@ def _errors_of(rows: _Rows, column: str, both_N: npt.NDArray[np.bool_], level: f
     if not both_N.any():
         return figures
     propensity_L = np.ones(int(both_N.sum())) if rows.propensity_N is None else rows.propensity_N[both_N]
-    if rows.human_class_N is None or rows.judge_class_N is None or len(rows.classes) > MOST_CLASSES:
-        weight_L = 1 / propensity_L
+    human_class_N = rows.human_class_N
+    if human_class_N is not None and (human_class_N[both_N] < 0).any():  # the column correct says more than the labels
+        human_class_N = None
+    if human_class_N is None or rows.judge_class_N is None or len(rows.classes) > MOST_CLASSES:
+        weight_L = relative_weights(propensity_L)
         agreement = weighted_share(rows.human_N[both_N] == rows.judge_N[both_N], weight_L, level, float(weight_L.max()))
     else:
-        human_L, judge_L = rows.human_class_N[both_N], rows.judge_class_N[both_N]
+        human_L, judge_L = human_class_N[both_N], rows.judge_class_N[both_N]
         errors = judge_errors(human_L, judge_L, rows.classes, propensity_L=propensity_L, level=level)
         agreement, counts_CC = errors.agreement, errors.confusion_CC
         figures.classes = [

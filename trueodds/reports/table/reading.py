@@ -69,6 +69,19 @@ _COLUMNS = {
     "confidence_source": "confidence_sources",
 }
 """Columns of a table, and the arrays with the same meaning."""
+_OF_ARRAYS = (
+    "probabilities",
+    "logits",
+    "labels",
+    "confidence",
+    "correct",
+    "predicted",
+    "propensity",
+    "class_names",
+    "ids",
+    *_COLUMNS.values(),
+)
+"""Arrays of an .npz that have a fixed meaning."""
 Scale = Literal["probabilities", "logits"]
 
 
@@ -117,6 +130,10 @@ def read(path: Path, form: Form | None = None) -> Answers:
         raise FileError(f"{path} has the suffix {path.suffix!r}; expected {TABLES}")
     if form.human and path.suffix not in columns.SUFFIXES:
         raise FileError(f"--human-labels {form.human}: {path} has no ids; give a .csv or .parquet with a column id")
+    if form.human and not form.human.is_file():
+        raise FileNotFoundError(
+            f"--human-labels {form.human} does not exist; give the table that `trueodds sample` wrote"
+        )
     if form.labels and path.suffix != ".npy":
         raise FileError(f"--labels {form.labels}: {path} holds the labels itself; remove --labels")
     try:
@@ -152,14 +169,16 @@ def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -
     predicted = _vector(arrays, "predicted")
     rows = next((len(arrays[name]) for name in ("probabilities", "logits", "confidence") if name in arrays), 0)
     groups = _groups({name: arrays.get(array) for name, array in _COLUMNS.items()}, rows, path)
+    classes = form.classes or tuple(map(str, arrays.get("class_names", ())))
+    propensities = _vector(arrays, "propensity")
+    if propensities is not None and len(propensities) != rows:
+        raise FileError(f"{path}: propensity has {plural(len(propensities), 'row')} for {rows:,} answers")
+    groups = replace(groups, propensities=propensities)
     if form.judge is not None:
-        judge = _vector(arrays, form.judge)
-        if judge is None:
-            raise _missing(path, [form.judge], arrays)
+        judge = _judge_of(path, arrays, form.judge)
         if len(judge) != rows:
             raise FileError(f"{path}: {form.judge} has {plural(len(judge), 'row')} for {rows:,} answers")
-        groups = replace(groups, judge=judge, human=labels, propensities=_vector(arrays, "propensity"))
-    classes = form.classes or tuple(map(str, arrays.get("class_names", ())))
+        groups = replace(groups, judge=judge, human=labels, first_label=form.first_label, classes=classes)
     scale = _scale(path, arrays, form)
     if not scale:
         if "confidence" not in arrays:
@@ -224,9 +243,21 @@ def _of_columns(path: Path, form: Form) -> Answers:
     groups = Groups(tags, versions, at_ms_N, note, questions, propensities, sources, audits)
     labels, predicted, correct = (table.texts.get(name) for name in (form.label, "predicted", "correct"))
     if form.judge is not None:
-        groups = replace(groups, judge=table.texts[form.judge], human=labels)
+        groups = replace(
+            groups, judge=table.texts[form.judge], human=labels, first_label=form.first_label, classes=form.classes
+        )
     if labels is None and not form.needs_labels:
         labels = _no_labels(len(next(iter(table.numbers.values()))))
+    if not by_confidence and _only_correct(joined, form.label):
+        raise FileError(
+            f"{form.human} says by its column correct whether answers are right, and {path} has probabilities of"
+            f" classes; fill in the true class in the column {form.label!r}"
+        )
+    if by_confidence and joined and predicted is None and correct is None:
+        raise FileError(
+            f"{path} has no column 'predicted', with which the labels of {form.human} are compared; it has"
+            f" {column_quotes(header)}; add the predicted class of each answer, or give {form.human} a column correct"
+        )
     if by_confidence:
         confidence = table.numbers["confidence"]
         return _of_confidence(path, confidence, correct, predicted, labels, groups, header, form.classes, form)
@@ -256,6 +287,14 @@ def _of_columns(path: Path, form: Form) -> Answers:
         first_label=form.first_label,
         resolution=form.resolution,
     )
+
+
+def _only_correct(texts: Mapping[str, Texts], label: str) -> bool:
+    """Return whether an answer's human label says only whether the answer is right."""
+    if "correct" not in texts:
+        return False
+    correct_N = texts["correct"].is_known_N
+    return bool((correct_N & ~texts[label].is_known_N if label in texts else correct_N).any())
 
 
 class Chosen(NamedTuple):
@@ -296,6 +335,25 @@ def _check_judge(path: Path, judge: str, header: Sequence[str], form: Form) -> N
             f"{path}: --judge names the column {judge!r}, which has another meaning; give the judge's labels a column"
             " of their own"
         )
+
+
+def _judge_of(path: Path, arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Texts:
+    """Return the judge's labels of an .npz.
+
+    Raises:
+        FileError: There is no such array, or it has another meaning.
+    """
+    if path.suffix != ".npz":
+        raise FileError(f"--judge {name}: {path} holds one array; give an .npz that also has the judge's labels")
+    if name in _OF_ARRAYS:
+        raise FileError(
+            f"{path}: --judge names the array {name!r}, which has another meaning; give the judge's labels an array of"
+            " their own"
+        )
+    judge = _vector(arrays, name)
+    if judge is None:
+        raise FileError(f"{path} has no array {name!r}; it has {quotes(tuple(arrays))}; name it with --judge")
+    return judge
 
 
 def _check_scale(form: Form) -> None:

@@ -42,6 +42,10 @@ class Groups:
     """Labels of a judge. They are not in `correct_N`, `labelled_N` and `label_N`, which people's labels fill."""
     human: Texts | None = None
     """People's labels as they were given, beside those of a judge."""
+    first_label: int | None = None
+    """Number of the first class in labels that are numbers, if it was given."""
+    classes: tuple[str, ...] = ()
+    """Names of all classes, if they were given."""
     audits: Texts | None = None
     """"true" or "false" for answers that act alone: whether the audit asked for their labels."""
 

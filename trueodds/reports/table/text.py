@@ -94,6 +94,9 @@ def _judge_lines(figures: JudgeFigures, nominal: float) -> list[str]:
             for one in figures.classes
         ]
         lines += ["", "Error rates of the judge", *_cut(align([head_of_classes, *classes], "<>>>>>>"))]
+    if figures.confusions:
+        confused = [(one.human, one.judge, f"{one.answers:,}") for one in figures.confusions]
+        lines += ["", "Confused classes", *_cut(align([("human label", "judge's label", "answers"), *confused], "<<>"))]
     return lines
 
 
