@@ -38,6 +38,8 @@ class Groups:
     propensities: Texts | None = None
     """Probability of each answer to get a label."""
     confidence_sources: Texts | None = None
+    audits: Texts | None = None
+    """"true" or "false" for answers that act alone: whether the audit asked for their labels."""
     judge: Texts | None = None
     """Labels of a judge. They are not in `correct_N`, `labelled_N` and `label_N`, which people's labels fill."""
     human: Texts | None = None
@@ -46,8 +48,6 @@ class Groups:
     """Number of the first class in labels that are numbers, if it was given."""
     classes: tuple[str, ...] = ()
     """Names of all classes, if they were given."""
-    audits: Texts | None = None
-    """"true" or "false" for answers that act alone: whether the audit asked for their labels."""
 
 
 @dataclass(frozen=True, eq=False)
