@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy
+import scipy.sparse
 
 import trueodds
 from trueodds import cli
@@ -125,6 +126,12 @@ def test_exclusive_classes_are_noticed() -> None:
     assert "report on them as classes" in report.reading
 
 
+def test_gaps_of_rounding_are_not_named() -> None:
+    p_NL = np.full((600, 3), [0.333334, 0.333333, 0.333334])  # the sums are 1 + 1e-6
+    report = trueodds.report(p_NL, np.eye(3)[np.arange(600) % 3], multilabel=True)
+    assert (report.whole.signed_gap_upper or 0) < 0 and "on average" not in report.reading
+
+
 @pytest.mark.parametrize(
     ("p", "labels", "words"),
     [
@@ -142,6 +149,18 @@ def test_exclusive_classes_are_noticed() -> None:
 def test_bad_arrays(p: Any, labels: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         trueodds.report(p, labels, multilabel=True)
+
+
+def test_forms_of_scikit_learn_are_named_with_their_cure() -> None:
+    p_NL, truth_NL = rows(40)
+    truth_NL = np.nan_to_num(truth_NL)
+    of_labels = [np.stack([1 - p_N, p_N], axis=1) for p_N in p_NL.T]
+    with pytest.raises(ValueError, match=r"pass numpy\.stack\(\[one\[:, 1\] for one in probabilities\], axis=1\)"):
+        trueodds.report(of_labels, truth_NL, multilabel=True)
+    with pytest.raises(ValueError, match=r"labels is a sparse matrix; .* pass labels\.toarray\(\)"):
+        trueodds.report(p_NL, scipy.sparse.csr_array(truth_NL), multilabel=True)
+    with pytest.raises(ValueError, match=r"pass numbers, such as labels\.astype\(float\)"):
+        trueodds.report(p_NL, truth_NL.astype(int).astype(str), multilabel=True)
 
 
 def test_bad_options() -> None:
@@ -236,6 +255,9 @@ def test_bad_tables(tmp_path: Path, text: str, words: str) -> None:
         (["--ordered"], "--ordered is given beside"),
         (["--by", "tag"], "--by is given beside"),
         (["--label", "x"], "--label x is given beside"),
+        (["--judge", "guess"], "--judge is given beside"),
+        (["--human-labels", "drawn.csv"], "--human-labels is given beside"),
+        (["--tolerance", "0.1"], "--tolerance 0.1 is given beside"),
         (["--classes", "rian"], "no column p_rian"),
         (["--logits"], "no labels by these names"),
     ],
@@ -246,6 +268,50 @@ def test_bad_options_of_the_command(
     path = saved(tmp_path, *rows(20))
     assert run(path, "--multi-label", *words) == 1
     assert message in capsys.readouterr().err
+
+
+def test_a_url_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("s3://bucket/photos.parquet", "--multi-label") == 1
+    assert "is a URL; allowed with --multi-label is the path of a file" in capsys.readouterr().err
+    np.save(path := tmp_path / "p.npy", np.full((2, 2), 0.5))
+    assert run(path, "--multi-label", "--labels", "https://host/y.npy") == 1
+
+
+@pytest.mark.parametrize("command", ["report", "calibrate"])
+def test_the_other_scale_has_a_cure_for_its_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    p_NL, truth_NL = rows(60)
+    z_NL = scipy.special.logit(p_NL)
+    np.save(y := tmp_path / "y.npy", truth_NL)
+    for values, name, column, other in (
+        (z_NL, "probabilities", "p_", "logits"),
+        (p_NL, "logits", "z_", "probabilities"),
+    ):
+        np.savez(arrays := tmp_path / "a.npz", labels=truth_NL, **{name: values})
+        np.save(array := tmp_path / "a.npy", values)
+        is_default = name == ("probabilities" if command == "report" else "logits")
+        scale = [] if is_default else [f"--{name}"]
+        for words, cure in (
+            ([saved(tmp_path, values, truth_NL, prefix=column)], f"name their columns {'zp'[column == 'z_']}_NAME"),
+            ([arrays], f"name the array {other}"),
+            ([array, "--labels", y, *scale], f"give --{other}"),
+        ):
+            assert cli.main("trueodds", cli.COMMANDS, [command, *map(str, words), "--multi-label"]) == 1
+            assert cure in capsys.readouterr().err
+
+
+def test_names_in_bytes_are_texts(tmp_path: Path) -> None:
+    p_NL, truth_NL = rows(20)
+    np.savez(path := tmp_path / "a.npz", probabilities=p_NL, labels=truth_NL, class_names=np.array(NAMES, "S"))
+    assert read_labels(path).names == tuple(NAMES)
+
+
+def test_a_report_of_classes_names_the_option_of_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    p_NL, truth_NL = rows(20)
+    np.savez(path := tmp_path / "a.npz", probabilities=p_NL, labels=np.nan_to_num(truth_NL))
+    for one in (path, saved(tmp_path, p_NL, truth_NL)):
+        assert run(one) == 1 and "use `trueodds report --multi-label`" in capsys.readouterr().err
 
 
 @pytest.mark.full
@@ -259,3 +325,37 @@ def test_marks_keep_the_family_rate() -> None:
         report = trueodds.report(p_NL, scipy.special.ndtr(score_NL) < p_NL, multilabel=True)
         marked += any(one.more_than_chance for one in report.by_label)
     assert marked < 7
+
+
+def test_data_frames_with_other_orders_are_refused() -> None:
+    pandas = pytest.importorskip("pandas")
+    p_NL, truth_NL = rows(60)
+    p, y = pandas.DataFrame(p_NL, columns=NAMES), pandas.DataFrame(truth_NL, columns=NAMES)
+    turned = list(reversed(NAMES))
+    assert trueodds.report(p, y.add_prefix("y_"), multilabel=True, classes=NAMES).n
+    assert trueodds.report(p, pandas.DataFrame(truth_NL), multilabel=True, classes=["a", "b", "c"]).n
+    for labels, classes in ((y[turned], None), (y[turned].add_prefix("y_"), None), (truth_NL, turned)):
+        with pytest.raises(ConfigError, match="allowed is one order"):
+            trueodds.report(p, labels, multilabel=True, classes=classes)
+    z = pandas.DataFrame(scipy.special.logit(p_NL), columns=NAMES)
+    with pytest.raises(ConfigError, match="labels has the order 'fog', 'snow', 'rain', and logits has 'rain'"):
+        trueodds.fit(z, y[turned], multilabel=True)
+    fitted = trueodds.fit(z, y, multilabel=True, classes=NAMES)
+    assert fitted(z).shape == (60, 3)
+    with pytest.raises(ConfigError, match="logits has the order 'fog'"):
+        fitted(z[turned])
+
+
+def test_classes_choose_labels_of_arrays_by_their_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    p_NL, truth_NL = rows(100)
+    np.savez(path := tmp_path / "a.npz", probabilities=p_NL, labels=truth_NL, class_names=NAMES)
+    for chosen in (["fog", "rain"], ["fog", "rain", "snow"]):
+        assert run(path, "--multi-label", "--classes", ",".join(chosen), "--json", tmp_path / "r.json") == 0
+        found = json.loads((tmp_path / "r.json").read_text())["by_label"]
+        places = [NAMES.index(name) for name in chosen]
+        assert [one["name"] for one in found] == chosen
+        assert [one["positives"] for one in found] == np.nansum(truth_NL, axis=0)[places].tolist()
+    assert run(path, "--multi-label", "--classes", "fog,hail") == 1
+    assert "has no label 'hail'; its class_names are 'rain', 'snow', 'fog'" in capsys.readouterr().err
+    np.savez(path, probabilities=p_NL, labels=truth_NL[:, :2], class_names=NAMES)
+    assert run(path, "--multi-label", "--classes", "fog") == 1 and "expected (rows, 3)" in capsys.readouterr().err

@@ -122,6 +122,13 @@ def test_separable_and_turned_labels_stay_finite_with_a_warning() -> None:
     assert "slope of 0" in turned.warnings[0] and turned(z_NL) == pytest.approx(0.5, abs=0.1)
 
 
+def test_small_logits_get_a_warning_that_names_their_size() -> None:
+    z_NL, truth_NL = rows(200)
+    (warning,) = MultilabelPlatt.fit(z_NL / 100, truth_NL).warnings
+    assert "or are too small: multiply them by a constant" in warning
+    assert not MultilabelPlatt.fit(z_NL, truth_NL).warnings
+
+
 def test_it_is_saved_exactly(tmp_path: Path) -> None:
     z_NL, truth_NL = rows()
     fitted = MultilabelPlatt.fit(z_NL, truth_NL, classes=["a", "b", "c"])
@@ -242,6 +249,53 @@ def test_arrays_of_logits_and_probabilities(tmp_path: Path, capsys: pytest.Captu
     assert of_p == pytest.approx(of_z, rel=1e-6) and (of_double < of_z).all()
 
 
+def test_probabilities_whose_logits_lie_between_0_and_1(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    p_N = rng.choice([0.55, 0.6, 0.7], 200)
+    lines = [f"{p},{int(y)}\n" for p, y in zip(p_N.tolist(), rng.random(200) < p_N, strict=True)]
+    (path := tmp_path / "dull.csv").write_text("p_a,y_a\n" + "".join(lines))
+    assert run(path, "--multi-label", "--out", tmp_path) == 0
+    assert run(path, "--multi-label", "--test", path, "--out", tmp_path) == 0
+
+
+@pytest.mark.parametrize(
+    ("truths", "words"),
+    [([1, 0, 1], "3 rows cannot be split into 5 folds"), ([1, *[0] * 8], r"of 5, every known truth is false; a fit")],
+)
+def test_too_few_rows_for_folds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], truths: list[int], words: str
+) -> None:
+    (path := tmp_path / "few.csv").write_text("z_a,y_a\n" + "".join(f"{k}.5,{y}\n" for k, y in enumerate(truths)))
+    assert run(path, "--multi-label", "--out", tmp_path) == 1
+    message = capsys.readouterr().err
+    assert words in message and "--test" in message
+    assert run(path, "--multi-label", "--test", path, "--out", tmp_path) == 0
+
+
+def test_probabilities_of_0_and_1_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    p_NL = expit(rng.normal(0, 2, (200, 2)))
+    truth_NL = (rng.random((200, 2)) < p_NL) * 1.0
+    p_NL[:3, 0], truth_NL[:3, 0], p_NL[0, 1], truth_NL[0, 1] = 0, [0, 0, 1], 1, 1
+    np.savez(path := tmp_path / "a.npz", probabilities=p_NL, labels=truth_NL)
+    assert run(path, "--multi-label", "--out", tmp_path) == 0
+    assert "Probabilities of 0 and 1 (4 here) count as 1e-12" in capsys.readouterr().out
+    report = trueodds.report(p_NL, truth_NL, multilabel=True)
+    assert "ruled out what happened: 1 of 400 known truths" in report.reading and "708.4 nats" in report.reading
+    p_NL[2, 0] = 0.1
+    assert "ruled out" not in trueodds.report(p_NL, truth_NL, multilabel=True).reading
+    assert "ruled out" not in trueodds.report(p_NL.round(2), truth_NL, multilabel=True, resolution=0.01).reading
+
+
+def test_a_fit_that_does_not_help_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(2)
+    z_NL = rng.normal(0, 1.5, (400, 3))
+    calibrated = saved(tmp_path / "good.csv", z_NL, (rng.random(z_NL.shape) < expit(z_NL)) * 1.0)
+    for path, is_kept in ((calibrated, True), (saved(tmp_path / "bad.csv", *rows(400)), False)):
+        assert run(path, "--multi-label", "--out", tmp_path) == 0
+        assert ("keep the model's own probabilities" in capsys.readouterr().out) == is_kept
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -259,3 +313,25 @@ def test_bad_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: 
     assert run(path, "--multi-label", *words, "--out", tmp_path) == 1
     assert message in capsys.readouterr().err
     assert run(path, "--classes", "a") == 1 and "without --multi-label" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("size", "shift"), [(-1, 0), (0.01, 0), (1, 100), (1, -60), (1e4, 0), (1e-4, 0)])
+@pytest.mark.parametrize("labels", [1, 3])
+def test_turned_tiny_large_and_shifted_logits_reach_the_optimum(size: float, shift: float, labels: int) -> None:
+    z_NL, truth_NL = rows(300, labels, seed=5)
+    z_NL = size * z_NL + shift
+    problem = Shrinkage(z_NL, truth_NL)
+    found = problem.solve()
+
+    def value_and_gradient(theta: Any) -> Any:
+        theta_L2 = theta.reshape(-1, 2)
+        centre = theta_L2.mean(axis=0)
+        gradient_L2 = problem.derivatives(theta_L2)[0] + (theta_L2 - centre) / found.spread**2
+        return problem.total_loss(theta_L2, centre, found.spread), gradient_L2.reshape(-1)
+
+    ours = found.theta_L2.reshape(-1)
+    limits = [(problem.low, problem.high), (None, None)] * labels
+    least = minimize(value_and_gradient, ours, jac=True, method="L-BFGS-B", bounds=limits)
+    assert value_and_gradient(ours)[0] == pytest.approx(least.fun, abs=1e-3)
+    known_NL, p_NL = ~np.isnan(truth_NL), MultilabelPlatt.fit(z_NL, truth_NL)(z_NL)
+    assert (p_NL - truth_NL)[known_NL].mean() == pytest.approx(0, abs=0.01)

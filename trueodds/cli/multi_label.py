@@ -9,17 +9,17 @@ from dataclasses import replace
 import numpy as np
 import scipy
 
-from trueodds.calibrators.affine.label_platt import FOLDS, MultilabelPlatt, cross_fit
+from trueodds.calibrators.affine.label_platt import FOLDS, MultilabelPlatt, cross_fit_arrays
 from trueodds.cli.tables import OptionsError, form_of
 from trueodds.files import write_json, write_text
-from trueodds.processes.choices import LABEL
+from trueodds.processes.choices import LABEL, TOLERANCE
 from trueodds.reports.options import ReportOptions
 from trueodds.reports.table.multilabel import MOST_LINES, MultilabelReport, report_of_rows
-from trueodds.reports.table.multilabel_reading import read_label_logits, read_labels
+from trueodds.reports.table.multilabel_reading import SMALLEST, read_label_logits, read_labels
 from trueodds.reports.table.multilabel_rows import MultilabelRows
 from trueodds.reports.table.reading import Form
 from trueodds.reports.words import align, decimal, span
-from trueodds.texts import plural, quotes
+from trueodds.texts import hide_password, plural, quotes
 
 _OF_CLASSES = {
     "--positive": "positive",
@@ -43,6 +43,17 @@ _OF_CLASSES = {
 def report(arguments: argparse.Namespace, options: ReportOptions) -> int:
     """Read the table of `trueodds report --multi-label`, print its report and write the files."""
     _refuse(arguments, _OF_CLASSES)
+    for place in (arguments.answers, arguments.labels):
+        if isinstance(place, str):
+            raise OptionsError(
+                f"{hide_password(place)} is a URL; allowed with --multi-label is the path of a file: copy it to this"
+                " machine first"
+            )
+    if arguments.tolerance != TOLERANCE:
+        raise OptionsError(
+            f"--tolerance {arguments.tolerance:g} is given beside --multi-label, whose report has no status; leave out"
+            " one"
+        )
     found = report_of_rows(read_labels(arguments.answers, form_of(arguments)), options)
     print(found)
     if arguments.json:
@@ -72,9 +83,10 @@ def calibrate(arguments: argparse.Namespace) -> int:
     _refuse(arguments, _OF_FITS)
     form = _form(arguments)
     names, z_NL, truth_NL, from_p = read_label_logits(arguments.logits, form)
-    fitted = MultilabelPlatt.fit(z_NL, truth_NL, classes=names)
+    extreme = int((np.abs(z_NL) > -scipy.special.logit(2 * SMALLEST)).sum()) if from_p else 0
+    fitted = MultilabelPlatt.fit_arrays(z_NL, truth_NL, names)
     if arguments.test is None:
-        tested_NL = cross_fit(z_NL, truth_NL)
+        tested_NL = cross_fit_arrays(z_NL, truth_NL)
         how = f"measured in {FOLDS} folds of whole rows, which the fit did not see"
     else:
         form = replace(form, labels=None, classes=names if arguments.test.suffix in (".csv", ".parquet") else ())
@@ -84,12 +96,12 @@ def calibrate(arguments: argparse.Namespace) -> int:
                 f"{arguments.test} has the labels {quotes(others)}, and {arguments.logits} has {quotes(names)}; give"
                 " both the same labels in the same order"
             )
-        tested_NL, how = fitted(z_NL), f"measured on the {len(z_NL):,} rows of {arguments.test}"
+        tested_NL, how = fitted.apply(z_NL), f"measured on the {len(z_NL):,} rows of {arguments.test}"
     before, after = (
         report_of_rows(MultilabelRows(p_NL, truth_NL, names), ReportOptions(one_look=True))
         for p_NL in (scipy.special.expit(z_NL), tested_NL)
     )
-    print("\n".join(_lines(arguments, fitted, before, after, how, from_p)))
+    print("\n".join(_lines(arguments, fitted, before, after, how, from_p, extreme)))
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "conformal.json").unlink(missing_ok=True)  # sets of an earlier run are those of another calibrator
     write_json(arguments.out / "calibrator.json", fitted.to_json())
@@ -108,6 +120,7 @@ def _lines(
     after: MultilabelReport,
     how: str,
     from_p: bool,
+    extreme: int,
 ) -> list[str]:
     """Format the comparison: all labels, then each label with its curve."""
     head = ("", "log loss", "95% interval", "Brier", "ECE estimate", "95% interval", "labels marked")
@@ -138,11 +151,19 @@ def _lines(
     if more > 0:
         lines = [*lines[: MOST_LINES + 1], f"and {plural(more, 'more label')}: calibrator.json, report-after.html"]
     read = " Probabilities are converted to logits." if from_p else ""
+    if extreme:
+        read += (
+            f" Probabilities of 0 and 1 ({extreme:,} here) count as {SMALLEST:g} and 1 - {SMALLEST:g}, which can"
+            " flatten the curves: give logits, or probabilities that are not rounded."
+        )
     shared = (
         f"The shared curve has the slope {decimal(calibrator.slope)} and the offset {decimal(calibrator.offset)};"
         f" slopes of labels spread by {100 * calibrator.slope_spread:.0f}% around it, offsets by"
         f" {calibrator.offset_spread:.2f}."
     )
+    kept = []
+    if before.whole.nll is not None and after.whole.nll is not None and after.whole.nll >= before.whole.nll:
+        kept = ["The log loss does not fall on rows that the fit did not see: keep the model's own probabilities."]
     about = f"{arguments.logits}: {plural(before.n, 'row')}, {plural(before.labels, 'label')}; {how}.{read}"
     return [
         about,
@@ -151,7 +172,7 @@ def _lines(
         "",
         *lines,
         "",
-        " ".join([shared, after.reading, *calibrator.warnings]),
+        " ".join([*kept, shared, after.reading, *calibrator.warnings]),
     ]
 
 

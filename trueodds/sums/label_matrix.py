@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
 
 from trueodds.errors import ConfigError
 from trueodds.sums.inputs import BELOW_ZERO, Array, as_matrix, check_matrix, without_tensors
-from trueodds.texts import short
+from trueodds.texts import quotes, short
 
+TO_LOGITS = "pass scipy.special.logit(probabilities), here and to the calibrator"
 ALLOWED = "allowed are 0, 1 and NaN (not known)"
 
 
-def check_label_probabilities(values: npt.ArrayLike, name: str = "probabilities") -> Array:
+def check_label_probabilities(
+    values: npt.ArrayLike, name: str = "probabilities", cure: str = "pass scipy.special.expit(logits)"
+) -> Array:
     """Check probabilities of independent labels, N x L in [0, 1], and return them as float64.
 
-    Values outside by 1e-6 or less count as 0 or 1. Rows need not sum to 1.
+    Values outside by 1e-6 or less count as 0 or 1. Rows need not sum to 1. `cure` is the advice for logits.
 
     Raises:
         ValueError: The values are not a finite N x L array, or one is outside [0, 1].
@@ -27,14 +31,15 @@ def check_label_probabilities(values: npt.ArrayLike, name: str = "probabilities"
     if off_NL.any():
         row, column = np.argwhere(off_NL)[0]
         raise ValueError(
-            f"{name}[{row}, {column}] is {p_NL[row, column]:.6g}; allowed is [0, 1]. If these are logits, pass"
-            " scipy.special.expit(logits)"
+            f"{name}[{row}, {column}] is {p_NL[row, column]:.6g}; allowed is [0, 1]. If these are logits, {cure}"
         )
     return np.clip(p_NL, 0.0, 1.0)
 
 
-def check_label_logits(values: npt.ArrayLike, name: str = "logits") -> Array:
+def check_label_logits(values: npt.ArrayLike, name: str = "logits", cure: str = TO_LOGITS) -> Array:
     """Check logits of independent labels, N x L, and return them as float64.
+
+    `cure` is the advice for probabilities.
 
     Raises:
         ValueError: The values are not a finite N x L array, or all lie in [0, 1] and some inside it, as probabilities
@@ -42,10 +47,7 @@ def check_label_logits(values: npt.ArrayLike, name: str = "logits") -> Array:
     """
     z_NL = check_matrix(_as_columns(values, name), name).astype(np.float64)
     if z_NL.size >= 20 and z_NL.min() >= 0 and z_NL.max() <= 1 and (z_NL % 1).any():
-        raise ValueError(
-            f"{name} holds numbers between 0 and 1 only, as probabilities do; pass scipy.special.logit(probabilities),"
-            " here and to the calibrator"
-        )
+        raise ValueError(f"{name} holds numbers between 0 and 1 only, as probabilities do; {cure}")
     return z_NL
 
 
@@ -63,6 +65,7 @@ def check_label_matrix(values: npt.ArrayLike, shape: tuple[int, int], name: str 
             f"{name} has {int(np.ma.getmaskarray(values).sum()):,} masked values; {ALLOWED}: pass"
             f" {name}.astype(float).filled(numpy.nan)"
         )
+    _check_form(values, name)
     try:
         array = np.asarray(_as_columns(values, name) if shape[1] == 1 else without_tensors(values))
     except ValueError:
@@ -72,7 +75,7 @@ def check_label_matrix(values: npt.ArrayLike, shape: tuple[int, int], name: str 
     if array.dtype.kind == "O":
         array = _as_floats(array, name)
     if array.dtype.kind not in "fiub":
-        raise ValueError(f"{name} has dtype {array.dtype}; {ALLOWED}")
+        raise ValueError(f"{name} has dtype {array.dtype}; {ALLOWED}: pass numbers, such as {name}.astype(float)")
     truth_NL = array.astype(np.float64)
     off_NL = ~((truth_NL == 0) | (truth_NL == 1) | np.isnan(truth_NL))
     if off_NL.any():
@@ -81,6 +84,21 @@ def check_label_matrix(values: npt.ArrayLike, shape: tuple[int, int], name: str 
     if np.isnan(truth_NL).all():
         raise ValueError(f"{name} has no known truth; give 0 or 1 for at least one row and label")
     return truth_NL
+
+
+def _check_form(values: object, name: str) -> None:
+    """Refuse forms of scikit-learn that are not one array, with the call that makes it one.
+
+    Raises:
+        ValueError: The values are a list of arrays (N, 2), one for each label, or a sparse matrix.
+    """
+    if hasattr(values, "toarray"):
+        raise ValueError(f"{name} is a sparse matrix; expected an array (rows, labels): pass {name}.toarray()")
+    if isinstance(values, list) and values and all(isinstance(one, np.ndarray) and one.ndim == 2 for one in values):
+        raise ValueError(
+            f"{name} is a list of matrices, as scikit-learn's predict_proba returns for several labels;"
+            f" expected an array (rows, labels): pass numpy.stack([one[:, 1] for one in {name}], axis=1)"
+        )
 
 
 def label_names(names: Sequence[object] | None, labels: int) -> tuple[str, ...]:
@@ -98,9 +116,39 @@ def label_names(names: Sequence[object] | None, labels: int) -> tuple[str, ...]:
     return texts
 
 
+def check_order(**named: object) -> None:
+    """Check that data frames and lists of names which name the same labels have them in the same order.
+
+    Args:
+        named: Arguments by their names: data frames, tuples of names, and anything else, which has no names. The
+            prefixes `p_`, `z_` and `y_` of tables do not count.
+
+    Raises:
+        ConfigError: Two of them have the same names in different orders.
+    """
+    found = [(name, texts) for name, value in named.items() if (texts := _names_of(value))]
+    for (one, texts), (other, others) in combinations(found, 2):
+        if texts != others and sorted(texts) == sorted(others):
+            raise ConfigError(
+                f"{other} has the order {quotes(others)}, and {one} has {quotes(texts)}; allowed is one order, because"
+                f" columns are matched by their place: arrange {other} like {one}"
+            )
+
+
+def _names_of(value: object) -> list[str]:
+    """Return the names of a data frame's columns, or those of a tuple; empty if there are none."""
+    columns = value if isinstance(value, tuple) else getattr(value, "columns", ())
+    texts = list(columns) if isinstance(columns, Iterable) else []
+    if not all(isinstance(text, str) for text in texts):
+        return []
+    has_prefix = bool(texts) and all(text[:2] == texts[0][:2] and text[:2] in ("p_", "z_", "y_") for text in texts)
+    return [text[2:] for text in texts] if has_prefix else texts
+
+
 def _as_columns(values: npt.ArrayLike, name: str) -> npt.ArrayLike:
     """Return N x 1 for values of one label, shape (N,). Anything else is unchanged."""
     plain = without_tensors(values)
+    _check_form(plain, name)
     if np.ma.isMaskedArray(plain) and name != "labels":
         as_matrix(plain, name)
     try:

@@ -16,7 +16,7 @@ from trueodds.calibrators.base import FitError, frozen_array
 from trueodds.calibrators.checks import check_number
 from trueodds.files import write_json
 from trueodds.sums.inputs import Array
-from trueodds.sums.label_matrix import check_label_logits, check_label_matrix, label_names
+from trueodds.sums.label_matrix import check_label_logits, check_label_matrix, check_order, label_names
 
 FOLDS = 5
 
@@ -109,12 +109,17 @@ class MultilabelPlatt:
 
         Raises:
             ValueError: The logits are not finite or are probabilities, or the labels are not 0, 1 and NaN.
-            ConfigError: The names do not fit the columns.
+            ConfigError: The names do not fit the columns, or data frames have them in different orders.
             FitError: All known truths are equal.
         """
+        check_order(logits=logits, labels=labels, classes=None if classes is None else tuple(classes))
         z_NL = check_label_logits(logits)
         truth_NL = check_label_matrix(labels, (z_NL.shape[0], z_NL.shape[1]))
-        texts = () if classes is None else label_names(classes, z_NL.shape[1])
+        return cls.fit_arrays(z_NL, truth_NL, () if classes is None else label_names(classes, z_NL.shape[1]))
+
+    @classmethod
+    def fit_arrays(cls, z_NL: Array, truth_NL: Array, texts: tuple[str, ...] = ()) -> Self:
+        """Fit on logits and truths that are already checked, as `fit` does."""
         problem = Shrinkage(z_NL, truth_NL)
         found = problem.solve()
         slope_L = np.exp(found.theta_L2[:, 0])
@@ -147,10 +152,16 @@ class MultilabelPlatt:
         Raises:
             ValueError: The logits are not a finite N x L array, have another number of labels than the fit, or are
                 probabilities.
+            ConfigError: A data frame has the labels of the fit in another order.
         """
+        check_order(calibrator=self.labels, logits=logits)
         z_NL = check_label_logits(logits)
         if z_NL.shape[1] != self.count:
             raise ValueError(f"logits has shape {z_NL.shape}; this calibrator was fitted on {self.count} labels")
+        return self.apply(z_NL)
+
+    def apply(self, z_NL: Array) -> Array:
+        """Compute calibrated probabilities of logits that are already checked."""
         p_NL: Array = scipy.special.expit(np.asarray(self.slope_L) * z_NL + np.asarray(self.offset_L))
         return p_NL
 
@@ -207,19 +218,37 @@ def cross_fit(logits: npt.ArrayLike, labels: npt.ArrayLike, *, folds: int = FOLD
         Probabilities, shape (N, L).
 
     Raises:
-        ValueError: `MultilabelPlatt.fit` does not accept the rows, or `folds` is outside 2..N.
-        FitError: In the rows without some fold, all known truths are equal.
+        ValueError: `MultilabelPlatt.fit` does not accept the rows, or `folds` is less than 2.
+        FitError: There are fewer rows than folds, or in the rows without some fold, all known truths are equal.
     """
     z_NL = check_label_logits(logits)
-    truth_NL = check_label_matrix(labels, (z_NL.shape[0], z_NL.shape[1]))
-    check_number("folds", folds, 2, len(z_NL), whole=True)
+    return cross_fit_arrays(z_NL, check_label_matrix(labels, (z_NL.shape[0], z_NL.shape[1])), folds=folds, seed=seed)
+
+
+def cross_fit_arrays(z_NL: Array, truth_NL: Array, *, folds: int = FOLDS, seed: int = 0) -> Array:
+    """Compute what `cross_fit` computes, on logits and truths that are already checked.
+
+    Raises:
+        ValueError: `folds` is less than 2.
+        FitError: There are fewer rows than folds, or in the rows without some fold, all known truths are equal.
+    """
+    check_number("folds", folds, 2, float("inf"), whole=True)
+    if len(z_NL) < folds:
+        raise FitError(
+            f"{len(z_NL)} rows cannot be split into {folds} folds; give at least {folds} rows, or measure on rows of"
+            " their own (--test on the command line)"
+        )
     fold_N = np.random.default_rng(seed).permutation(len(z_NL)) % folds
     p_NL = np.empty(z_NL.shape)
     for fold in range(folds):
         inside_N = fold_N == fold
-        if np.isnan(truth_NL[~inside_N]).all():
-            raise FitError(f"without fold {fold} no truth is known; give more rows with known truths, or fewer folds")
-        p_NL[inside_N] = MultilabelPlatt.fit(z_NL[~inside_N], truth_NL[~inside_N])(z_NL[inside_N])
+        if len(kinds := np.unique(truth_NL[~inside_N][~np.isnan(truth_NL[~inside_N])])) < 2:
+            which = f"every known truth is {'true' if kinds[0] else 'false'}" if len(kinds) else "no truth is known"
+            raise FitError(
+                f"without the rows of fold {fold + 1} of {folds}, {which}; a fit needs truths of both kinds: give more"
+                " rows, or measure on rows of their own (--test on the command line)"
+            )
+        p_NL[inside_N] = MultilabelPlatt.fit_arrays(z_NL[~inside_N], truth_NL[~inside_N]).apply(z_NL[inside_N])
     return p_NL
 
 
@@ -231,7 +260,10 @@ def _warnings(problem: Shrinkage, slope_L: Array, names: Sequence[str]) -> tuple
     if flat := [name for name, slope in zip(names, slope_L, strict=True) if slope <= 2 * FLATTEST]:
         found.append(f"{_label_list(flat)} with a slope of 0: higher logits do not mean more true rows.")
     if steep := [name for name, slope in zip(names, slope_L, strict=True) if slope >= 0.99 * STEEPEST]:
-        found.append(f"{_label_list(steep)} with a slope at its upper end {STEEPEST:g}: the logits separate the rows.")
+        found.append(
+            f"{_label_list(steep)} with a slope at its upper end {STEEPEST:g}: the logits separate the rows, or are"
+            " too small: multiply them by a constant, here and before the calibrator."
+        )
     return tuple(found)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import scipy
 
 from trueodds.calibrators.base import FitError
@@ -14,6 +15,8 @@ STEEPEST, FLATTEST = 20.0, 1e-3
 """Largest and smallest slope."""
 PRIOR_SPREAD = 0.3
 """Standard deviation of the deviations that the prior counts as one more label."""
+EDGE = 1e-6
+"""Distance of ln a from a limit below which it counts as being there."""
 ROUNDS, CLOSE = 100, 1e-2
 """Largest number of updates of the spreads, and their relative change at which they stop."""
 
@@ -84,15 +87,16 @@ class Shrinkage:
         value = self.total_loss(theta_L2, centre, spread)
         precision_22 = np.diag(spread**-2.0)
         for _ in range(100):
-            step_L2, centre_step, slope = self._step(theta_L2, centre, precision_22)
+            step_L2, gradient_L2 = self._step(theta_L2, centre, precision_22)
             size = 1.0
             while True:
                 tried_L2 = theta_L2 + size * step_L2
                 tried_L2[:, 0] = np.clip(tried_L2[:, 0], self.low, self.high)
-                tried_centre = centre + size * centre_step
-                tried_centre[0] = np.clip(tried_centre[0], self.low, self.high)
+                tried_centre = tried_L2.mean(axis=0)  # the optimum of the shared parameters
                 tried = self.total_loss(tried_L2, tried_centre, spread)
-                if tried <= value + 1e-4 * size * min(slope, 0.0) or size < 1e-9:
+                # At the limits of the slopes the step is cut, so the expected decrease is that of the cut step
+                expected = float(((tried_L2 - theta_L2) * gradient_L2).sum())
+                if (expected < 0 and tried <= value + 1e-4 * expected) or size < 1e-12:
                     break
                 size /= 4
             if not tried < value:
@@ -103,27 +107,42 @@ class Shrinkage:
                 break
         return theta_L2, centre
 
-    def _step(self, theta_L2: Array, centre: Array, precision_22: Array) -> tuple[Array, Array, float]:
-        """Compute the step of Fisher scoring by the arrow's Schur complement, and its directional derivative."""
+    def _step(self, theta_L2: Array, centre: Array, precision_22: Array) -> tuple[Array, Array]:
+        """Compute the step of Fisher scoring by the arrow's Schur complement, and the gradient.
+
+        Slopes at a limit stay there if the loss would fall beyond it. The other parameters move as if these were fixed.
+        """
         gradient_L2, information_L22 = self.derivatives(theta_L2)
         from_centre_L2 = (theta_L2 - centre) @ precision_22
         gradient_L2, centre_gradient = gradient_L2 + from_centre_L2, -from_centre_L2.sum(axis=0)
+        past_low_L = (theta_L2[:, 0] <= self.low + EDGE) & (gradient_L2[:, 0] > 0)
+        fixed_L = past_low_L | ((theta_L2[:, 0] >= self.high - EDGE) & (gradient_L2[:, 0] < 0))
         if len(theta_L2) == 1:  # the one label is its own shared curve
-            block_22 = information_L22[0] + 1e-9 * np.eye(2) * (1 + np.trace(information_L22[0]))
-            step = -np.linalg.solve(block_22, gradient_L2[0] + centre_gradient)
-            return step[None], step, float(step @ (gradient_L2[0] + centre_gradient))
-        inverse_L22 = np.linalg.inv(information_L22 + precision_22)
+            block_L22 = information_L22 + 1e-9 * np.eye(2) * (1 + np.trace(information_L22[0]))
+            return -np.einsum("lij,lj->li", _inverses(block_L22, fixed_L), gradient_L2), gradient_L2
+        inverse_L22 = _inverses(information_L22 + precision_22, fixed_L)
         pull_L22 = precision_22 @ inverse_L22
         schur_22 = len(theta_L2) * precision_22 - (pull_L22 @ precision_22).sum(axis=0)
         right = -centre_gradient - np.einsum("lij,lj->i", pull_L22, gradient_L2)
         centre_step = np.linalg.solve(schur_22 + 1e-12 * np.eye(2) * (1 + np.trace(schur_22)), right)
-        step_L2 = np.einsum("lij,lj->li", inverse_L22, centre_step @ precision_22 - gradient_L2)
-        return step_L2, centre_step, float((step_L2 * gradient_L2).sum() + centre_step @ centre_gradient)
+        return np.einsum("lij,lj->li", inverse_L22, centre_step @ precision_22 - gradient_L2), gradient_L2
+
+    def start(self) -> Array:
+        """Return the ln a and b that standardise the logits.
+
+        Logits that are large or far from 0 would otherwise begin where all probabilities are 0 or 1, and stay there.
+        """
+        known_M = self.z_NL[self.known_NL]
+        mean, scale = float(known_M.mean()), float(known_M.std())
+        log_slope = -np.log(scale) if scale > 1e-12 * (1 + abs(mean)) else 0.0
+        log_slope = np.clip(log_slope, self.low, self.high)
+        return np.array([log_slope, -np.exp(log_slope) * mean])
 
     def solve(self) -> Shrunk:
         """Find spreads and parameters together: a minimum, then MacKay's update of the spreads, until both stay."""
         labels = self.z_NL.shape[1]
-        theta_L2, centre, spread = np.zeros((labels, 2)), np.zeros(2), np.full(2, PRIOR_SPREAD)
+        centre, spread = self.start(), np.full(2, PRIOR_SPREAD)
+        theta_L2 = np.tile(centre, (labels, 1))
         if labels == 1:
             theta_L2, centre = self.minimise(theta_L2, centre, spread)
             return Shrunk(theta_L2, theta_L2[0], spread)
@@ -144,3 +163,11 @@ class Shrinkage:
         second = (theta_L2 - centre) ** 2 + covariance_L22[:, [0, 1], [0, 1]]
         following: Array = np.sqrt((PRIOR_SPREAD**2 + second.sum(axis=0)) / (1 + len(theta_L2)))
         return following
+
+
+def _inverses(blocks_L22: Array, fixed_L: npt.NDArray[np.bool_]) -> Array:
+    """Invert the blocks. Where the slope is fixed, only the offset has an inverse."""
+    inverse_L22: Array = np.linalg.inv(blocks_L22).astype(np.float64)
+    inverse_L22[fixed_L] = 0.0
+    inverse_L22[fixed_L, 1, 1] = 1 / blocks_L22[fixed_L, 1, 1]
+    return inverse_L22

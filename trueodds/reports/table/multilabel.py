@@ -21,7 +21,7 @@ from trueodds.reports.verdict.cautions import MEASURED_FROM
 from trueodds.reports.words import DASH, align, decimal, digits_of_rare, level, percent, signed_points, span
 from trueodds.sums.bins import Binning, check_bins
 from trueodds.sums.inputs import check_level
-from trueodds.sums.label_matrix import check_label_matrix, check_label_probabilities, label_names
+from trueodds.sums.label_matrix import check_label_matrix, check_label_probabilities, check_order, label_names
 from trueodds.sums.rounding import EXACT, Given, Resolution, check_steps
 from trueodds.texts import plural, quotes
 
@@ -29,6 +29,8 @@ MOST_LINES = 40
 """Largest number of labels in the printed table. The JSON file and the page hold all of them."""
 FEW = 20
 """Rows with the rarer truth of a label, below which the reading says that errors of this label may stay unseen."""
+SHOWN = 5e-4
+"""Smallest gap that is not 0.0 points when printed. Rows that sum to 1 have gaps of their rounding only."""
 HEAD = ("label", "rows", "says", "true", "interval", "log loss", "Brier", "ECE", "estimate", "by chance up to", "")
 SIDES = "<>>>>>>>>><"
 
@@ -158,7 +160,7 @@ class MultilabelReport(DisplayedReport):
             f" ({level(self.level)} interval {span(p.ece_lower, p.ece_upper)})."
         )
         gap, low, high = p.signed_gap or 0.0, p.signed_gap_lower or 0.0, p.signed_gap_upper or 0.0
-        if low > 0 or high < 0:
+        if (low > 0 or high < 0) and abs(gap) >= SHOWN:
             way = "low" if low > 0 else "high"
             words += (
                 f" The probabilities are too {way} by {signed_points(abs(gap), '').lstrip('+')} points on average"
@@ -211,8 +213,9 @@ def multilabel_report(
 
     Raises:
         ValueError: The probabilities or labels are invalid, or the bins or the level.
-        ConfigError: The names of the labels do not fit the columns.
+        ConfigError: The names of the labels do not fit the columns, or data frames have them in different orders.
     """
+    check_order(probabilities=probabilities, labels=labels, classes=None if classes is None else tuple(classes))
     p_NL = check_label_probabilities(probabilities)
     rows, count = p_NL.shape
     truth_NL = check_label_matrix(labels, (rows, count))
@@ -243,12 +246,27 @@ def report_of_rows(rows: MultilabelRows, options: ReportOptions) -> MultilabelRe
         by_label=figures_of_labels(rows, options),
         design_effect=design_effect(pairs),
         source=rows.source,
-        notes=(*rows.notes, *_exclusive_note(rows)),
+        notes=(*rows.notes, *_ruled_out_note(rows), *_exclusive_note(rows)),
     )
 
 
 def _resolution(setting: Given) -> Resolution:
     return setting if isinstance(setting, Resolution) else Resolution.of(setting)
+
+
+def _ruled_out_note(rows: MultilabelRows) -> list[str]:
+    """Describe labels that came true at probability 0, or false at 1. Rounded probabilities bound these instead."""
+    if rows.resolution.step is not None:
+        return []
+    count = int((np.abs(rows.truth_NL - rows.p_NL) == 1).sum())
+    if not count:
+        return []
+    known = int((~np.isnan(rows.truth_NL)).sum())
+    return [
+        f"The model ruled out what happened: {count:,} of {plural(known, 'known truth')} had probability 0."
+        f" Each counts as {-np.log(np.finfo(np.float64).tiny):.1f} nats in the log loss. If the probabilities are"
+        " rounded, give their step as the resolution, such as 0.01."
+    ]
 
 
 def _exclusive_note(rows: MultilabelRows) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +51,11 @@ def read_labels(path: Path, form: Form | None = None) -> MultilabelRows:
     """
     names, scale, value_NL, truth_NL, form = _read(path, form or Form())
     try:
-        p_NL = check_label_probabilities(value_NL) if scale == "probabilities" else expit_of(value_NL)
+        p_NL = (
+            _check_values(path, scale, value_NL)
+            if scale == "probabilities"
+            else expit_of(_check_values(path, scale, value_NL))
+        )
         truth_NL = check_label_matrix(truth_NL, (p_NL.shape[0], p_NL.shape[1]))
         if form.resolution is not None and scale == "probabilities":
             check_steps(p_NL, form.resolution)
@@ -72,10 +77,9 @@ def read_label_logits(path: Path, form: Form | None = None) -> tuple[tuple[str, 
     """
     names, scale, value_NL, truth_NL, form = _read(path, form or Form(), prefer="logits")
     try:
-        if scale == "logits":
-            z_NL = check_label_logits(value_NL)
-        else:
-            z_NL = scipy.special.logit(np.clip(check_label_probabilities(value_NL), SMALLEST, 1 - SMALLEST))
+        z_NL = _check_values(path, scale, value_NL)
+        if scale == "probabilities":
+            z_NL = scipy.special.logit(np.clip(z_NL, SMALLEST, 1 - SMALLEST))
         return (
             label_names(names, z_NL.shape[1]),
             z_NL,
@@ -92,10 +96,25 @@ SMALLEST = 1e-12
 """Smallest distance of a probability from 0 and 1 before it becomes a logit."""
 
 
-def expit_of(values_NL: npt.ArrayLike) -> Array:
+def expit_of(z_NL: Array) -> Array:
     """Compute the sigmoid of checked logits."""
-    p_NL: Array = scipy.special.expit(check_label_logits(values_NL))
+    p_NL: Array = scipy.special.expit(z_NL)
     return p_NL
+
+
+def _check_values(path: Path, scale: Scale, values: npt.ArrayLike) -> Array:
+    """Check the values of a file. The error says how to declare the other scale in a file of this form."""
+    prefix, other = ("z_", "logits") if scale == "probabilities" else ("p_", "probabilities")
+    if path.suffix in columns.SUFFIXES:
+        cure = f"name their columns {prefix}NAME"
+    else:
+        option = (
+            "give --logits, or leave out --probabilities" if other == "logits" else "give --probabilities, not --logits"
+        )
+        cure = option if path.suffix == ".npy" else f"name the array {other}"
+    if scale == "probabilities":
+        return check_label_probabilities(values, cure=cure)
+    return check_label_logits(values, cure=f"if they are, {cure}")
 
 
 def _read(
@@ -138,9 +157,27 @@ def _of_arrays(
         raise FileError(f"{path} holds probabilities and logits; choose one: --probabilities or --logits")
     if "labels" not in arrays:
         raise FileError(f"{path} has the arrays {quotes([*arrays])} and no labels; expected {FORMS}")
-    names = form.classes or (tuple(map(str, arrays["class_names"])) if "class_names" in arrays else None)
     scale = form.scale or present[0]
-    return names, scale, arrays[scale], arrays["labels"]
+    values, truths = arrays[scale], arrays["labels"]
+    if "class_names" not in arrays:
+        return form.classes or None, scale, values, truths
+    names = _texts(arrays["class_names"])
+    if not form.classes:
+        return names, scale, values, truths
+    if other := [name for name in form.classes if name not in names]:
+        raise FileError(f"{path} has no label {other[0]!r}; its class_names are {quotes(names)}: give some of them")
+    if any(array.ndim != 2 or array.shape[1] != len(names) for array in (values, truths)):
+        raise FileError(
+            f"{path} has {len(names)} class_names, {scale} with the shape {values.shape} and labels with"
+            f" {truths.shape}; expected (rows, {len(names)}) for both"
+        )
+    chosen = [names.index(name) for name in form.classes]
+    return form.classes, scale, values[:, chosen], truths[:, chosen]
+
+
+def _texts(names: npt.NDArray[Any]) -> tuple[str, ...]:
+    """Return names as texts. Bytes are UTF-8, as in other tables."""
+    return tuple(map(str, np.char.decode(names, "utf-8") if names.dtype.kind == "S" else names))
 
 
 def _of_columns(path: Path, form: Form, prefer: Scale | None) -> tuple[Sequence[str], Scale, Array, Array]:

@@ -416,7 +416,12 @@ def _vector(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Texts | None:
         return None
     array = arrays[name]
     if array.ndim != 1:
-        raise ValueError(f"{name} has shape {array.shape}; expected (rows,), one value for each answer")
+        hint = (
+            ". If each column is a yes/no label of its own, use `trueodds report --multi-label`"
+            if name == "labels"
+            else ""
+        )
+        raise ValueError(f"{name} has shape {array.shape}; expected (rows,), one value for each answer{hint}")
     return Texts.of_array(np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array)
 
 
@@ -457,6 +462,8 @@ def _no_column(path: Path | str, name: str, header: Sequence[str], option: str) 
     words = (
         f"{path} has no column {name!r}; it has {column_quotes(header)}; name it with {option}.{nearest(name, header)}"
     )
+    if any(one[:2] in ("p_", "z_") and f"y_{one[2:]}" in header for one in header):
+        words += " If p_NAME and y_NAME are yes/no labels of their own, use `trueodds report --multi-label`."
     headless = any(_FRACTION.fullmatch(cell) for cell in header)
     return FileError(words + " If its first row is an answer, put a row of names above it." * headless)
 
