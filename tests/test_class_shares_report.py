@@ -60,6 +60,20 @@ def test_text_page_and_json_have_the_numbers_of_the_library(tmp_path: Path, caps
             assert f"{own.value:.1%}" in screen and "do not hold on these answers" in screen
 
 
+def test_one_column_of_p_positive_without_labels(tmp_path: Path) -> None:
+    """Only the labels of the reference name the other class."""
+    known, new = rows(800, 0.5, 0), rows(1500, 0.15, 1)
+    for name, (p_N, y_N), labels in (("r", known, 800), ("a", new, 0)):
+        pairs = enumerate(zip(p_N, y_N, strict=True))
+        lines = [f"{p:.6f},{('ok', 'fraud')[y] if n < labels else ''}" for n, (p, y) in pairs]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["score,label", *lines]) + "\n", encoding="utf-8")
+    numbers, words = tmp_path / "a.json", ("--classes", "score", "--positive", "fraud")
+    assert run(tmp_path / "a.csv", *words, "--reference", tmp_path / "r.csv", "--json", numbers) == 0
+    classes = {one["name"]: one for one in json.loads(numbers.read_text())["class_shares"]["classes"]}
+    own = prior_shift(both(new[0]), both(known[0]), known[1]).em[1]
+    assert set(classes) == {"ok", "fraud"} and classes["fraud"]["em"]["value"] == pytest.approx(own.value)
+
+
 def test_no_shift_is_no_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     known, new = rows(800, 0.5, 12), rows(800, 0.5, 13)
     path, reference = table(tmp_path / "a.csv", *new, 0), table(tmp_path / "r.csv", *known, 800)
@@ -109,6 +123,7 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     path, whole = table(tmp_path / "a.csv", *known, 0), table(tmp_path / "whole.csv", *known, 200)
     confidences = tmp_path / "c.csv"
     confidences.write_text("confidence,correct\n0.9,1\n0.8,0\n")
+    np.save(tmp_path / "p.npy", both(known[0]))
     other = tmp_path / "o.csv"
     other.write_text("\n".join(["yes,no,label", *["0.3,0.7,no"] * 3]))
     for reference, words in (
@@ -116,9 +131,17 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         (confidences, "does not have the probabilities of all classes"),
         (other, "has the classes yes, no"),
         (tmp_path / "none.csv", "none.csv"),
+        (tmp_path / "p.npy", "give an .npz with probabilities"),
     ):
         assert run(path, "--reference", reference) != 0
         assert words in capsys.readouterr().err
+    lines = whole.read_text().splitlines()
+    for name, chances in (("equal", [0.5] * 200), ("chosen", [0.5, 0.1] * 100)):
+        rows_of = [f"{line},{chance}" for line, chance in zip(lines, ["propensity", *chances], strict=True)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(rows_of) + "\n")
+    assert run(path, "--reference", tmp_path / "equal.csv") == 0 and "% are" in capsys.readouterr().out
+    assert run(path, "--reference", tmp_path / "chosen.csv") == 1
+    assert "give reference rows that are a random sample" in capsys.readouterr().err
     few = table(tmp_path / "few.csv", known[0][:40], known[1][:40], 40)
     assert run(path, "--reference", few) == 0
     text = capsys.readouterr().out
@@ -126,6 +149,7 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     numbers = tmp_path / "n.json"
     assert run(whole, "--reference", whole, "--json", numbers) == 0
     assert json.loads(numbers.read_text())["class_shares"] is None
+    assert "Every answer has a label, so whole.csv adds no class shares." in capsys.readouterr().out
 
 
 def looks(seed: int) -> list[str | None]:

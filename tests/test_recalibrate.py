@@ -146,6 +146,26 @@ def label(service: httpx.Client, count: int, truth: float, seed: int, served: fl
     return str(answer["version"])
 
 
+@pytest.mark.parametrize("chosen", [False, True])
+def test_only_a_random_sample_of_labels_gives_reference_rows_by_class(tmp_path: Path, chosen: bool) -> None:
+    """The labels of the most confident answers have other scores in each class than all answers."""
+    models = open_models(tmp_path / "models")
+    models.publish(write_bundle(tmp_path / "bundle", classes=("ok", "fraud"), positive="fraud"))
+    with server(tmp_path) as (service, _):
+        bodies = [{"instances": pictures(200, seed=seed)} for seed in range(4)]
+        rows = [one for body in bodies for one in service.post("/predict", json=body).json()["predictions"]]
+        rows = sorted(rows, key=lambda one: -float(one["confidence"]))[:300] if chosen else rows[:300]
+        p_NC = np.array([one["probabilities"] for one in rows])
+        truths = drawn(softmax(np.log(p_NC) * SERVED / TRUE, axis=1), np.random.default_rng(0))
+        labels = [{"id": one["id"], "index": int(y)} for one, y in zip(rows, truths, strict=True)]
+        service.post("/feedback", json={"labels": labels}).raise_for_status()
+        where = ("--url", str(service.base_url), "--models", str(tmp_path / "models"))
+        assert main(["recalibrate", *where, "--promote", "now", "--candidates", "temperature"]) == 0
+    card = Bundle.load(tmp_path / "models" / "tiny" / str(models.version_of("tiny", "default"))).card
+    assert "recalibration" in card.training and card.reference is not None
+    assert (card.reference.rows_by_class is None) == chosen
+
+
 def until_served(service: httpx.Client, version: str) -> None:
     until(lambda: service.get("/models").json()["default"]["version"] == version)
 

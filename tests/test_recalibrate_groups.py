@@ -76,6 +76,8 @@ def test_no_tags_and_other_groups_are_refused(tmp_path: Path, capsys: pytest.Cap
         assert main(["recalibrate", *where, "--groups", "tag"]) == 1
         assert "groups is 'tag', and no labelled answer of tiny/" in capsys.readouterr().err
         request = Recalibration(Client(str(service.base_url)), open_models(tmp_path / "models"))
+        with pytest.raises(ConfigError, match="none of the candidates temperature, vector reads groups"):
+            dataclasses.replace(request, groups="tag", candidates=("temperature", "vector"))
         with pytest.raises(ConfigError, match="groups is 'class'; allowed are tag"):
             dataclasses.replace(request, groups="class")  # type: ignore[arg-type]
 

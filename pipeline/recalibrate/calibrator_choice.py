@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +73,14 @@ class CalibratorChoice:
     def better(self) -> bool:
         """Return whether the labels distinguish it from the served calibrator: the gain exceeds its standard error."""
         return self.gain > self.gain_standard_error
+
+    def without_rows_by_class(self) -> CalibratorChoice:
+        """Return the choice without its rows by class, for labels that are no random sample of the answers.
+
+        Among such labels the scores of a class, p(x | y), differ from those of all answers. Class shares by them would
+        be wrong although nothing has changed.
+        """
+        return replace(self, reference=self.reference.model_copy(update={"rows_by_class": None}))
 
 
 def choose(

@@ -32,7 +32,7 @@ from pipeline.recalibrate.request import (
     RecalibrationOutcome,
     Status,
 )
-from pipeline.recalibrate.set_rows import divide, labels_are_chosen
+from pipeline.recalibrate.set_rows import divide, has_different_chances, labels_are_chosen
 from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, BundleError, BusyError, Slot
 from trueodds.client import Labelled
 from trueodds.errors import ConfigError, UserError
@@ -184,7 +184,9 @@ def _fit(request: Recalibration, state: ModelState, call: Call, previous: Judgem
     """
     name, served = state.name, state.served
     rows: Labelled = call(fetch_labels, request.client, name, served, request.labels)
-    are_chosen = served.card.sets is not None and call(labels_are_chosen, request.client, name, served.version)
+    positive = served.card.positive_class()
+    needs_sample = served.card.sets is not None or positive is not None
+    are_chosen = needs_sample and call(labels_are_chosen, request.client, name, served.version)
     if request.groups:
         NoTagsError.check(rows, f"{name}/{served.version}")
     by_tag = bool(request.groups or served.calibrator.known_groups)
@@ -199,11 +201,13 @@ def _fit(request: Recalibration, state: ModelState, call: Call, previous: Judgem
         fitting.labels_N,
         request.candidates,
         settings,
-        served.card.positive_class(),
+        positive,
         served.card.ordered,
         EXACT,
         fitting.groups_N,
     )
+    if are_chosen or has_different_chances(rows):
+        choice = choice.without_rows_by_class()
     if not choice.better:
         words = f"Nothing published: {choice.rows:,} labels do not distinguish the best candidate from the served one."
         if previous is not None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pipeline.choices import GROUPS, LABELS, PROMOTE, Groups, Promote
 from pipeline.recalibrate.calibrator_choice import CalibratorChoice
 from pipeline.recalibrate.candidate_comparison import CandidateComparison, Rules
+from trueodds import calibrators
 from trueodds.bundle import SHADOW, SLOTS, PublishedModels, Reason, Slot
 from trueodds.client import Client, Labelled
 from trueodds.errors import ConfigError, UserError
@@ -57,7 +58,7 @@ class Recalibration:
     """The model to recalibrate, and the rules.
 
     Raises:
-        ConfigError: Fewer than 200 labels, a negative time, or an unknown rule.
+        ConfigError: Fewer than 200 labels, a negative time, an unknown rule, or groups that no candidate reads.
         AuditLogError: `why` or `who` is not a single plain line.
     """
 
@@ -101,6 +102,11 @@ class Recalibration:
         _check_choice("promote net", self.promote_net, PROMOTE)
         _check_choice("slot", self.slot, (None, *SLOTS))
         _check_choice("groups", self.groups, (None, *GROUPS))
+        if self.groups and self.candidates and not any(calibrators.get(name).uses_groups for name in self.candidates):
+            raise ConfigError(
+                f"groups is {self.groups!r}, and none of the candidates {', '.join(self.candidates)} reads groups; add"
+                " group_temperature, or leave groups out"
+            )
         Reason.of(self.why, self.who)
 
     def promote_of(self, slot: Slot) -> Promote:

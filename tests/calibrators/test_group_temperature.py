@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import minimize
 
@@ -291,3 +292,13 @@ def test_the_spread_follows_the_groups() -> None:
     assert np.median(equal) == 0 and max(equal) <= 0.1
     wide = best_spread(loss_of(drawn([500] * 6, np.geomspace(0.4, 2.5, 6))))
     assert wide >= 0.4
+
+
+@pytest.mark.parametrize(
+    "groups", [{"1", "2"}, {"1": 0, "2": 1}, pd.DataFrame({"1": ["2", "2"], "2": ["1", "1"]}), np.array("1")]
+)
+def test_groups_without_an_order_of_rows_are_refused(groups: Any) -> None:
+    """A set has no order, and a mapping or a data frame iterates over its names."""
+    fitted = calibrators.GroupTemperature(1.5, ["1", "2"], [-0.7, 0.9], [60, 40], 0.4)
+    with pytest.raises(ValueError, match="allowed is a sequence with the name of each row's group"):
+        fitted([[2.0, 0.0], [0.0, 2.0]], groups=groups)

@@ -233,6 +233,8 @@ def test_bad_arrays(
         (["one.csv", "--probabilities"], "has one column, 'spam', beside the labels; give one column for each class"),
         (["z.npy"], "z.npy holds one array; give the file of its labels: --labels labels.npy"),
         (["z.npy", "--labels", "y.npy"], "y.npy does not exist; expected an .npz"),
+        (["tags.csv", "--groups", "tag"], "none of the candidates temperature, vector reads groups"),
+        (["tag.csv", "--groups", "tag"], "tag is empty in every row; name the column of the groups"),
         (["good.csv", "--labels", "y.npy"], "good.csv holds the labels itself; remove --labels"),
         (["names.csv", "--onnx", "m.onnx", "--probabilities"], "remove --probabilities"),
         (["good.csv", "--onnx", "a.txt"], "a.txt is not an ONNX model"),
@@ -247,6 +249,8 @@ def test_bad_words(
     csv(tmp_path / "names.csv", "cat,dog,2,label")
     csv(tmp_path / "none.csv", "cat,dog,hare,class")
     csv(tmp_path / "good.csv")
+    (tmp_path / "tag.csv").write_text("spam,ham,tag,label\n" + "3,-1,,spam\n-2,2,,ham\n" * 9)
+    (tmp_path / "tags.csv").write_text("spam,ham,tag,label\n" + "3,-1,a,spam\n-2,2,b,ham\n" * 9)
     (tmp_path / "one.csv").write_text("spam,label\n0.9,spam\n0.2,ham\n")
     assert calibrate(*words) == 1
     assert message in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -207,6 +208,26 @@ def test_other_changes_make_it_silent() -> None:
     assert (shift.em, shift.bbse, shift.calibrator) == ((), (), None)
     with pytest.raises(ValueError, match="there are no class shares: p\\(x"):
         shift.correct([[0.5, 0.5]])
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"label": 1}, "label is 1 and share is None; give both, or neither"),
+        ({"share": 0.9}, "label is None and share is 0.9; give both"),
+        ({"label": 1, "share": 1.7}, "share is 1.7; allowed is"),
+        ({"label": 1, "share": float("nan")}, "share is nan"),
+        ({"label": -1, "share": 0.5}, "label is -1; allowed are the class indices 0..1"),
+        ({"label": 2, "share": 0.5}, "label is 2"),
+        ({"probabilities": np.ones((5, 1))}, "probabilities have 1 class, the shares 2"),
+        ({"probabilities": np.full((5, 3), 1 / 3)}, "probabilities have 3 classes, the shares 2"),
+    ],
+)
+def test_a_correction_refuses_what_it_cannot_use(given: dict[str, Any], words: str) -> None:
+    rng = np.random.default_rng(3)
+    shift = prior_shift(rows(rng, 500, 0.2)[0], *rows(rng, 500, 0.5))
+    with pytest.raises(ValueError, match=words):
+        shift.correct(**({"probabilities": [[0.5, 0.5]]} | given))
 
 
 def test_corrected_probabilities_hold_under_the_new_shares() -> None:

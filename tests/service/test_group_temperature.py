@@ -117,6 +117,7 @@ def test_the_graph_stays_as_it_is_and_the_card_says_so(tmp_path: Path) -> None:
     bundle = Bundle.load(write_bundle(tmp_path / "bundle", calibrator=BY_TAG))
     card = (tmp_path / "bundle" / "MODEL_CARD.md").read_text()
     assert "has a temperature for each of these: `eu`, `us`" in card and "not a part of the graph" in card
+    assert "bundle.calibrator(session.run(None, inputs)[0], groups=['eu'])" in card
     assert bundle.card.golden.probabilities == BY_TAG([bundle.card.golden.logits])[0].tolist()
     with pytest.raises(FoldError, match="has a temperature for each group, which is no input of a graph"):
         fold_graph(bundle.model_path, BY_TAG)

@@ -46,7 +46,7 @@ def model_card(description: Description, calibrator: Calibrator, reference: Refe
         **_sets(description),
         **_acting(description),
         "Limitations": _limitations(description, calibrator),
-        "How to load it": _loading(),
+        "How to load it": _loading(calibrator),
     }
     front = yaml.safe_dump(_front_matter(description), sort_keys=False, allow_unicode=True)
     body = "\n\n".join(f"## {title}\n\n{text}" for title, text in sections.items())
@@ -253,8 +253,10 @@ def _limitations(description: Description, calibrator: Calibrator) -> str:
     return "\n".join(f"- {' '.join(line.split())}" for line in lines)
 
 
-def _loading() -> str:
-    return """\
+def _loading(calibrator: Calibrator) -> str:
+    known = calibrator.known_groups
+    groups = f", groups=[{known[0]!a}]" if known else ""
+    return f"""\
 `FOLDER` is the folder of this file.
 
 ```python
@@ -264,7 +266,7 @@ import trueodds
 bundle = trueodds.Bundle.load("FOLDER")
 session = onnxruntime.InferenceSession(bundle.model_path)
 inputs = bundle.card.input.feed(bundle.golden_input(), [tensor.name for tensor in session.get_inputs()])
-probabilities = bundle.calibrator(session.run(None, inputs)[0])
+probabilities = bundle.calibrator(session.run(None, inputs)[0]{groups})
 ```
 
 To serve it: `trueodds publish --bundle FOLDER`, then `trueodds serve`."""

@@ -114,6 +114,16 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.candidates:
         names = tuple(name.strip() for name in arguments.candidates.split(","))
     candidates = calibrators.names(has_groups=grouped) if names == (ALL,) else names
+    if rows.groups_N is not None and not any(name is not None for name in rows.groups_N.tolist()):
+        raise LabelledRowsError(
+            f"{arguments.logits}: {arguments.groups} is empty in every row; name the column of the groups, or leave"
+            " --groups out"
+        )
+    if grouped and not any(calibrators.get(name).uses_groups for name in candidates):
+        raise CalibrateOptionsError(
+            f"--groups {arguments.groups} is given, and none of the candidates {', '.join(candidates)} reads groups;"
+            " add group_temperature, or leave --groups out"
+        )
     comparison = compare(source.rows, source.test, candidates, source.resolution)
     print(_text(arguments.logits, source, comparison))
     (arguments.out / SETS).unlink(missing_ok=True)  # sets of an earlier run are those of another calibrator

@@ -195,9 +195,18 @@ def _fit_rows(arguments: argparse.Namespace) -> Answers | None:
 
 
 def _reference(arguments: argparse.Namespace) -> Answers | None:
-    """Read the labelled rows from before the shift, in the form of the answers."""
+    """Read the labelled rows from before the shift, in the form of the answers.
+
+    Raises:
+        OptionsError: The file is one array, for whose labels there is no option.
+    """
     if arguments.reference is None:
         return None
+    if arguments.reference.suffix == ".npy":
+        raise OptionsError(
+            f"--reference {arguments.reference} holds one array, and no labels; give an .npz with probabilities (or"
+            " logits) and labels, or a table"
+        )
     from trueodds.reports.table import reading
 
     return reading.read(arguments.reference, replace(form_of(arguments), labels=None))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Mapping, Set, Sized
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,7 +24,9 @@ def check_length(groups: object, rows: int) -> None:
     Raises:
         ValueError: `groups` is no sequence, or has another length.
     """
-    if isinstance(groups, str | bytes) or not isinstance(groups, Sized):
+    # A set has no order. A mapping and a table of pandas or polars iterate over their names, not over rows
+    no_rows = isinstance(groups, str | bytes | Set | Mapping) or hasattr(groups, "columns")
+    if no_rows or not isinstance(groups, Sized) or getattr(groups, "ndim", 1) == 0:
         raise ValueError(f"groups is {short(groups)}; allowed is a sequence with the name of each row's group, or None")
     if len(groups) != rows:
         raise ValueError(f"groups has {len(groups)} entries for {rows} rows; give one entry per row, None for no group")

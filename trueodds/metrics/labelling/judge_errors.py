@@ -93,7 +93,7 @@ def judge_errors(
     if propensity_L is not None:
         propensity = as_numbers(propensity_L, "propensity").astype(np.float64)
         if propensity.shape != human.shape or not ((propensity > 0) & (propensity <= 1)).all():
-            raise ValueError(f"propensity must have shape {human.shape} and lie in (0, 1]")
+            raise ValueError(f"propensity must have shape {human.shape} and lie in (0, 1]; nan is not allowed")
         weight = propensity.min() / propensity  # relative to the largest, within the range of float64
     confusion_CC = np.zeros((count, count), np.int64)
     np.add.at(confusion_CC, (human, judge), 1)
@@ -139,6 +139,8 @@ def _effective(hit_L: npt.NDArray[np.bool_], share_L: Array, value: float, level
 
 def _indices(values: npt.ArrayLike, name: str, count: int) -> npt.NDArray[np.intp]:
     array = as_numbers(values, name)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} holds nan or infinity, which are no index of a class; take these answers out")
     whole = array.astype(np.intp)
     if array.ndim != 1 or (whole != array).any() or (len(whole) and (whole.min() < 0 or whole.max() >= count)):
         raise ValueError(f"{name} must hold one index of a class for each answer, from 0 to {count - 1}")

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from trueodds.sums.inputs import Array, as_numbers, check_level
+from trueodds.sums.inputs import Array, as_numbers, check_level, check_no_mask, without_tensors
 
 FEWEST = 30
 """Smallest number of human labels for an estimate of all answers."""
@@ -355,10 +355,11 @@ def _optional(values: npt.ArrayLike, name: str) -> Array:
     """Convert numbers in [0, 1] with gaps: NaN and None.
 
     Raises:
-        ValueError: A value is outside [0, 1], or the array is not one-dimensional.
+        ValueError: A value is outside [0, 1] or masked, or the array is not one-dimensional.
     """
+    check_no_mask(values, name)  # NumPy would read the values below the mask
     try:
-        array: Array = np.asarray(values, np.float64)  # None becomes NaN
+        array: Array = np.asarray(without_tensors(values), np.float64)  # None becomes NaN
     except (TypeError, ValueError):
         raise ValueError(f"{name} holds a value that is not a number; allowed are [0, 1], and NaN for none") from None
     if array.ndim != 1:

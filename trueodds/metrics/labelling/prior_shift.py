@@ -10,7 +10,7 @@ import scipy
 
 from trueodds.metrics.labelling.mixture_test import MixtureTest, mixture_test
 from trueodds.metrics.labelling.reference_calibrator import ReferenceCalibrator, mixture_shares
-from trueodds.sums.inputs import Array, as_numbers, check_labels, check_level, check_probabilities
+from trueodds.sums.inputs import Array, as_numbers, check_labels, check_level, check_probabilities, is_number, is_whole
 from trueodds.texts import plural
 
 FEWEST_ROWS = 20
@@ -18,7 +18,7 @@ FEWEST_ROWS = 20
 FEWEST_ANSWERS = 50
 MOST_CLASSES = 100
 ERROR = 0.05
-"""Significance level of the test. If p(x | y) is unchanged, at most about this share of the reports is silent."""
+"""Significance level of the test. If p(x | y) is unchanged, about this share of the reports is silent."""
 PSEUDO_ROWS = 4.0
 """Reference rows of each class that may lie as those of all classes do.
 
@@ -87,20 +87,33 @@ class PriorShift:
         Args:
             probabilities: Served probabilities, shape (N, C).
             label: Class whose share is replaced; the others keep their proportions.
-            share: That share.
+            share: That share, in [0, 1].
 
         Raises:
-            ValueError: Nothing can be said about the shares, or the input holds no probabilities of these classes.
+            ValueError: Nothing can be said about the shares, the input holds no probabilities of these classes, or only
+                one of `label` and `share` is given, or one of them is not allowed.
         """
         if self.calibrator is None or not self.em:
             raise ValueError(f"there are no class shares: {self.refusal}")
+        p_NC = check_probabilities(probabilities)
+        if p_NC.shape[1] != len(self.em):
+            raise ValueError(
+                f"probabilities have {plural(p_NC.shape[1], 'class', 'classes')}, the shares {len(self.em)}; give the"
+                " same classes in the same order"
+            )
+        if (label is None) != (share is None):
+            raise ValueError(f"label is {label!r} and share is {share!r}; give both, or neither")
         w_C = np.array([one.value for one in self.em], np.float64)
         if label is not None and share is not None:
+            if not (is_whole(label) and 0 <= label < len(w_C)):
+                raise ValueError(f"label is {label!r}; allowed are the class indices 0..{len(w_C) - 1}")
+            if not (is_number(share) and 0 <= share <= 1):
+                raise ValueError(f"share is {share!r}; allowed is [0, 1], such as 0.1")
             others = 1 - w_C[label]
             w_C = w_C * (1 - share) / others if others > 0 else (1 - share) * self.reference_shares
             w_C[label] = share
             w_C /= w_C.sum()
-        joint_NC: Array = self.calibrator(check_probabilities(probabilities)) * (w_C / self.reference_shares)
+        joint_NC: Array = self.calibrator(p_NC) * (w_C / self.reference_shares)
         joint_NC /= np.maximum(joint_NC.sum(axis=1, keepdims=True), np.finfo(float).tiny)
         return joint_NC
 

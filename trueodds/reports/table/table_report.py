@@ -147,6 +147,9 @@ def report_of_table(
         raise FileError(f"{table.source}: ordered classes need the rows; report on a file of them, without --engine")
     versions = table.by("version")
     of_positive = None if positive is None else table.positive(positive)
+    notes = table.notes
+    if reference is not None and rows is not None and rows.answers.labelled_N.all():
+        notes = (*notes, f"Every answer has a label, so {reference.source} adds no class shares.")
     report = report_of(
         table.source,
         next(iter(versions)) if len(versions) == 1 else "",
@@ -163,7 +166,7 @@ def report_of_table(
         trend=trend_of(*table.periods(trend), options, tolerance) if trend else None,
         rounding=table.rounding(options.level),
         labelling=_labelling(rows, options),
-        notes=table.notes,
+        notes=notes,
         next_steps=NEXT_STEPS,
     )
     report.expected = _expected(report, table.total, of_positive, rows, options, fit_rows)
@@ -243,6 +246,7 @@ def _class_shares(
         )
     classes, p_NC, label_N = _all_probabilities(rows.answers, positive)
     own, reference_RC, label_R = _all_probabilities(reference, positive)
+    classes, own = _named_alike(classes, own, positive)
     if set(own) != set(classes):
         raise FileError(
             f"{reference.source} has the classes {', '.join(own[:5])}, {table.source} has {', '.join(classes[:5])};"
@@ -251,6 +255,11 @@ def _class_shares(
     known_R = label_R >= 0
     if not known_R.any():
         raise FileError(f"{reference.source} has no labels; reference rows need the true class of each")
+    if len(np.unique(np.nan_to_num(propensities_of(reference)[known_R], nan=-1.0))) > 1:
+        raise FileError(
+            f"{reference.source}: its labels had different probabilities (propensity), so the scores of a class are not"
+            " those of all rows; give reference rows that are a random sample"
+        )
     if (label_N >= 0).all():
         return None
     order = [own.index(name) for name in classes]
@@ -263,6 +272,22 @@ def _class_shares(
         confidence=options.level,
         positive=None if positive is None else classes.index(positive),
     )
+
+
+def _named_alike(
+    classes: tuple[str, ...], own: tuple[str, ...], positive: str | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Give the class beside a positive one the same name in two tables, if one of them does not name it.
+
+    A table with the one column of p(positive) knows the other class only by its labels.
+    """
+    unnamed = f"not {positive}"
+    names = {*classes, *own} - {positive, unnamed}
+    if positive is None or len(classes) != 2 or len(own) != 2 or len(names) != 1:
+        return classes, own
+    (name,) = names
+    one, other = (tuple(name if label == unnamed else label for label in labels) for labels in (classes, own))
+    return one, other
 
 
 def _all_probabilities(
