@@ -152,6 +152,15 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "Every answer has a label, so whole.csv adds no class shares." in capsys.readouterr().out
 
 
+def test_too_many_classes_are_refused_with_the_cure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"c{k}" for k in range(101)]
+    line = ",".join(["1", *["0"] * 100])
+    for name, label in (("a", ""), ("r", "c0")):
+        (tmp_path / f"{name}.csv").write_text("\n".join([",".join([*names, "label"]), *[f"{line},{label}"] * 60]))
+    assert run(tmp_path / "a.csv", "--reference", tmp_path / "r.csv") == 1
+    assert "has 101 classes; class shares are for at most 100: leave out --reference" in capsys.readouterr().err
+
+
 def looks(seed: int) -> list[str | None]:
     """The contradictions that 150, 300, 450 and 600 labels of a sound stream show."""
     known, (p_N, y_N) = rows(400, 0.5, 100 + seed), rows(600, 0.2, 200 + seed)

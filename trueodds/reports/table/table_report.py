@@ -11,6 +11,7 @@ import numpy.typing as npt
 from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
 from trueodds.metrics import CalibrationRows
+from trueodds.metrics.labelling.prior_shift import MOST_CLASSES
 from trueodds.processes.choices import MOST_RATIO, TOLERANCE, ReportBy, TrendUnit
 from trueodds.reports.before_labels.class_shares import shares_of_rows
 from trueodds.reports.before_labels.expected_results import LabelEvidence, expected_of_classes, expected_of_positive
@@ -245,6 +246,11 @@ def _class_shares(
             f"{table.source}: class shares need the rows; leave out --reference, or report on a file of answers"
         )
     classes, p_NC, label_N = _all_probabilities(rows.answers, positive)
+    if len(classes) > MOST_CLASSES:
+        raise FileError(
+            f"{table.source} has {len(classes)} classes; class shares are for at most {MOST_CLASSES}: leave out"
+            " --reference"
+        )
     own, reference_RC, label_R = _all_probabilities(reference, positive)
     classes, own = _named_alike(classes, own, positive)
     if set(own) != set(classes):
