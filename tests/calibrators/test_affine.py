@@ -348,13 +348,23 @@ def test_a_fit_of_many_parameters_stops_where_the_loss_hardly_falls(name: str, m
     assert nll(short) == pytest.approx(nll(whole), abs=1e-6)
 
 
-def test_features_beyond_float32_guide_the_steps_in_float64() -> None:
+def test_features_beyond_float32_guide_the_steps_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(multinomial, "MANY", 1)
     z, labels = biased(200, 3)
     small = multinomial.Multinomial(z, labels, "full")
-    large = multinomial.Multinomial(1e13 * z, labels, "full")
-    for problem, size in ((small, 1.0), (large, 1e13)):
+    large = multinomial.Multinomial(1e30 * z, labels, "full")
+    for problem, size in ((small, 1.0), (large, 1e30)):
         problem.value_and_gradient(np.concatenate([np.eye(3).ravel() / size, np.zeros(3)]))
-    np.testing.assert_allclose(large.hessian_diagonal()[:9], 1e26 * small.hessian_diagonal()[:9], rtol=1e-5)
+    np.testing.assert_allclose(large.hessian_diagonal()[:9], 1e60 * small.hessian_diagonal()[:9], rtol=1e-5)
+
+
+def test_rows_too_flat_for_float32_are_fitted_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    z, labels = drawn(400, 10, 1.0, 27.0)
+    z, labels = z[:100], labels[:100]
+    whole = calibrators.fit(z, labels, "matrix")
+    monkeypatch.setattr(multinomial, "MANY", 1)
+    monkeypatch.setattr(multinomial, "FALL", 0.0)
+    np.testing.assert_allclose(calibrators.fit(z, labels, "matrix")(z), whole(z), atol=1e-5)
 
 
 def test_a_loss_that_rises_by_rounding_does_not_end_the_search() -> None:

@@ -287,9 +287,9 @@ def test_a_calibrator_is_judged_beside_a_net_on_the_served_logits(
     ran: list[str] = []
     score = Model.score
 
-    def counted(model: Model, inputs: Any, *, alone: bool = False) -> Scores:
+    def counted(model: Model, inputs: Any, *rest: Any, **options: Any) -> Scores:
         ran.append(model.version.version)
-        return score(model, inputs, alone=alone)
+        return score(model, inputs, *rest, **options)
 
     monkeypatch.setattr(Model, "score", counted)
     predictions = client.predict(pictures(12))

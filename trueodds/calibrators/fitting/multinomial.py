@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from trueodds.calibrators.base import Labels, row_blocks, softmax_over
+from trueodds.calibrators.base import FitError, Labels, row_blocks, softmax_over
 from trueodds.calibrators.fitting.newton import minimise
 from trueodds.sums.inputs import Array
 
@@ -15,7 +15,7 @@ Shape = Literal["scalar", "diagonal", "full"]
 LARGEST_FLOAT32 = 1e12
 """Largest feature whose squares, times parameters and rows, stay within the range of float32."""
 MANY = 100_000
-"""Parameters from which a fit stops at `FALL`."""
+"""Parameters from which a fit stops at `FALL`, and float32 guides its steps."""
 FALL = 1e-4
 """Fall of the loss in nats from which a fit of many parameters takes no further Newton step.
 
@@ -31,8 +31,8 @@ class Multinomial:
 
     `shrink` adds prior mean_n [logsumexp(W x_n + b) - sum_k q_nk (W x_n + b)_k]: pseudo-rows with the labels q. theta
     consists of W's free entries (1, C or C^2, row by row), then b. The probabilities of the last point are stored in
-    float32, and a full matrix multiplies with the Hessian in float32. This only guides the steps; the gradient is
-    float64 throughout.
+    float32. From `MANY` parameters on, products with the Hessian are computed in float32 too, unless no step helps.
+    This only guides the steps; the gradient is float64 throughout.
     """
 
     def __init__(self, features_NC: Array, labels_N: Labels, shape: Shape, penalty_P: Array | None = None) -> None:
@@ -42,8 +42,9 @@ class Multinomial:
         self.start_P = np.concatenate([weights, np.zeros(classes)])
         self.penalty_P = np.zeros(len(self.start_P)) if penalty_P is None else penalty_P
         self._p_NC = np.empty((rows, classes), np.float32)
-        fits = shape == "full" and max(features_NC.max(initial=0.0), -features_NC.min(initial=0.0)) <= LARGEST_FLOAT32
-        self._guide: type[np.floating] = np.float32 if fits else np.float64
+        largest = max(features_NC.max(initial=0.0), -features_NC.min(initial=0.0))
+        is_short = len(self.start_P) >= MANY and largest <= LARGEST_FLOAT32
+        self._guide: type[np.floating] = np.float32 if is_short else np.float64
         self._prior, self._pull_P = 0.0, np.zeros(len(self.start_P))
 
     def shrink(self, prior: float, scale: float) -> None:
@@ -64,7 +65,13 @@ class Multinomial:
         low_P *= -1
         low_P[:-classes], high_P[:-classes] = low, high
         fall = FALL if len(self.start_P) >= MANY else 0.0
-        theta_P = minimise(self, self.start_P, low_P, high_P, what, fall)
+        try:
+            theta_P = minimise(self, self.start_P, low_P, high_P, what, fall)
+        except FitError:
+            if self._guide is np.float64:
+                raise
+            self._guide = np.float64  # float32 cannot tell nearly flat directions from flat ones
+            theta_P = minimise(self, self.start_P, low_P, high_P, what, fall)
         bias_C = theta_P[-classes:]
         return theta_P[:-classes], bias_C - bias_C.mean()  # softmax does not see the mean
 
