@@ -14,7 +14,6 @@ import pytest
 
 from tests.warehouse.tables import arrow, usual
 from trueodds import cli
-from trueodds.errors import UserError
 from trueodds.files import FileError
 from trueodds.reports.warehouse import summing
 from trueodds.reports.warehouse.parquet_source import open_source
@@ -185,33 +184,10 @@ def test_signs_of_a_pattern_in_a_file_name_are_taken_as_they_are(tmp_path: Path)
     assert len(summing.sums_of_source(open_source(str(path), "duckdb"))) == 60
 
 
-def test_without_the_extra_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name in [name for name in sys.modules if name.startswith("trueodds.reports.warehouse")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "ibis", None)
-    from trueodds.cli.report import _table
-
-    parser = cli_arguments(str(tmp_path / "answers.parquet"))
-    with pytest.raises(UserError, match=r"trueodds\[warehouse\]"):
-        _table(parser)
-
-
-def cli_arguments(path: str) -> Any:
-    """Return the arguments of a report by DuckDB."""
-    import argparse
-
-    return argparse.Namespace(
-        answers=Path(path),
-        more=[],
-        engine="duckdb",
-        labels=None,
-        label="label",
-        id=None,
-        trend=None,
-        logits=False,
-        probabilities=False,
-        classes="",
-        first_label=None,
-        positive=None,
-        resolution=None,
-    )
+    assert "trueodds[warehouse]" in refusal(capsys, str(tmp_path / "answers.parquet"), "--engine", "duckdb")
