@@ -14,6 +14,7 @@ from scipy.stats import kstest
 from benchmarks.library.quantification_oracle import RESULT, rows_of
 from trueodds.metrics import PriorShift, prior_shift, prior_shift_of_scores
 from trueodds.metrics.labelling.mixture_test import mixture_test, score_cells
+from trueodds.metrics.labelling.prior_shift import _Estimation
 from trueodds.metrics.labelling.reference_calibrator import ReferenceCalibrator, mixture_shares
 
 ORACLE = json.loads(RESULT.read_text(encoding="utf-8"))
@@ -130,6 +131,18 @@ def test_two_classes_in_closed_form() -> None:
         assert (w - c) ** 2 == pytest.approx(z**2 * variance, rel=1e-4)
     assert one.lower is not None and one.upper is not None
     assert other.lower == pytest.approx(1 - one.upper) and other.upper == pytest.approx(1 - one.lower)
+
+
+def test_no_interval_vanishes_at_an_end() -> None:
+    """tpr .8, fpr .1, and only 5% of the answers are predicted positive: BBSE solves to -.07, so the share is 0."""
+    p_SC = np.array([[0.2, 0.8], [0.21, 0.79], [0.9, 0.1], [0.91, 0.09]])
+    rows_SC = np.array([[50, 400], [50, 400], [450, 100], [450, 100]])
+    result = _Estimation(p_SC, np.array([15.0, 15, 285, 285]), rows_SC.astype(float), 1.959964)
+    phi_SC = np.eye(2)[p_SC.argmax(axis=1)]
+    shares = result._shares(phi_SC, None, np.array([0.99, 0.01]))
+    assert shares is not None and (shares[1].value, shares[1].lower) == (0.0, 0.0)
+    assert shares[1].upper is not None and 0.02 < shares[1].upper < 0.1
+    assert shares[0].lower == pytest.approx(1 - shares[1].upper) and shares[0].upper == 1
 
 
 def test_mixture_test_twin_and_its_level() -> None:

@@ -142,9 +142,10 @@ def prior_shift(
 
         V(c) = sum_j w_j v_j / m + sum_j w_j^2 v_j / n_j,    v_j = variance of psi_k in class j,    w_k = c
 
-    with m answers and n_j reference rows of class j. The interval is {c: (w_k - c)^2 <= z^2 V(c)}, as Fieller's is. So
-    it covers the reference rows as well as the answers, and it does not need the probabilities to be calibrated. It is
-    for the share among these answers, widened where necessary to contain the EM's own value.
+    with m answers and n_j reference rows of class j. The interval is {c: (w_k - c)^2 <= z^2 V(c)}, as Fieller's is. A
+    w_k outside [0, 1] counts as the nearest end. So it covers the reference rows as well as the answers, and it does
+    not need the probabilities to be calibrated. It is for the share among these answers, widened where necessary to
+    contain the EM's own value.
 
     **Test.** Nothing is said if the answers' distribution of scores is no mixture of those of the reference's classes
     (see `mixture_test`). A change of p(x | y) that looks like a mixture cannot be seen, so the assumption can never be
@@ -308,7 +309,11 @@ class _Estimation:
         return variance_CC
 
     def _share(self, k: int, solution: float, value: float, w_C: Array, v_C: Array) -> PriorShare:
-        """Return the share of class k with the c of (solution - c)^2 <= z^2 V(c) inside [0, 1]."""
+        """Return the share of class k with the c of (solution - c)^2 <= z^2 V(c) inside [0, 1].
+
+        A solution outside [0, 1] counts as its nearest end. Otherwise far ones would leave no c, or next to none.
+        """
+        solution = min(max(solution, 0.0), 1.0)
         others_C = np.where(np.arange(len(w_C)) == k, 0.0, np.maximum(w_C, 1e-12))
         u_C = others_C / others_C.sum()
         mean, square = float(u_C @ v_C), float((u_C**2 * v_C / self._rows_C).sum())
