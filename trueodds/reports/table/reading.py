@@ -236,11 +236,16 @@ def _of_columns(path: Path, form: Form) -> Answers:
     table.texts.update(joined)
     moments = table.times.get("time")
     note = "" if moments is None else time_note("time", moments.unit)
-    tags, versions, questions = (table.texts.get(name) for name in ("tag", "version", "question"))
-    propensities, audits = table.texts.get("propensity"), table.texts.get("audit")
-    at_ms_N = None if moments is None else moments.ms_N
-    sources = table.texts.get("confidence_source")
-    groups = Groups(tags, versions, at_ms_N, note, questions, propensities, sources, audits)
+    groups = Groups(
+        tags=table.texts.get("tag"),
+        versions=table.texts.get("version"),
+        time_ms_N=None if moments is None else moments.ms_N,
+        note=note,
+        questions=table.texts.get("question"),
+        propensities=table.texts.get("propensity"),
+        confidence_sources=table.texts.get("confidence_source"),
+        audits=table.texts.get("audit"),
+    )
     labels, predicted, correct = (table.texts.get(name) for name in (form.label, "predicted", "correct"))
     if form.judge is not None:
         groups = replace(
@@ -440,10 +445,17 @@ def _groups(columns_by_name: Mapping[str, npt.NDArray[Any] | Texts | None], rows
         for column in (columns_by_name[name] for name in ("tag", "version", "question", "confidence_source"))
     )
     if columns_by_name["time"] is None:
-        return Groups(tags, versions, questions=questions, confidence_sources=sources)
+        return Groups(tags=tags, versions=versions, questions=questions, confidence_sources=sources)
     moments = columns.times_of(columns_by_name["time"], "times")
     note = time_note("times", moments.unit)
-    return Groups(tags, versions, moments.ms_N, note, questions, confidence_sources=sources)
+    return Groups(
+        tags=tags,
+        versions=versions,
+        time_ms_N=moments.ms_N,
+        note=note,
+        questions=questions,
+        confidence_sources=sources,
+    )
 
 
 def _one_of_logits(path: Path, name: str) -> FileError:

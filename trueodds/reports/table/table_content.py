@@ -25,7 +25,7 @@ from trueodds.sums.rounding import EXACT, Resolution, check_steps, checked_rows
 from trueodds.texts import plural, short, without_point
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Groups:
     """Groups of the answers, one entry for each answer. None if the table does not have the column."""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_
+
 import ibis
 import numpy as np
 
@@ -46,8 +49,8 @@ def _gaps() -> Expression:
 
 def _logarithms() -> Expression:
     """Return whether logarithms and roots have the precision of a double."""
-    found = {-number(0.25).ln(): 1.3862943611198906, number(2).sqrt(): 1.4142135623730951}
-    return _all([(value - number(known)).abs() < number(1e-14) for value, known in found.items()])
+    exact = {-number(0.25).ln(): 1.3862943611198906, number(2).sqrt(): 1.4142135623730951}
+    return _all([(value - number(known)).abs() < number(1e-14) for value, known in exact.items()])
 
 
 def _texts() -> Expression:
@@ -58,15 +61,12 @@ def _texts() -> Expression:
 
 def _days() -> Expression:
     """Return whether days begin at midnight of UTC, as seen just before and just after it."""
-    found = [ibis.literal(moment).cast("timestamp('UTC')").truncate("D").epoch_seconds() for moment in _MOMENTS]
-    return _all([second == _MIDNIGHT for second in found])
+    seconds = [ibis.literal(moment).cast("timestamp('UTC')").truncate("D").epoch_seconds() for moment in _MOMENTS]
+    return _all([second == _MIDNIGHT for second in seconds])
 
 
 def _all(conditions: list[Expression]) -> Expression:
-    found = conditions[0]
-    for condition in conditions[1:]:
-        found &= condition
-    return found
+    return reduce(and_, conditions)
 
 
 PROBES = {
@@ -88,9 +88,9 @@ def check_arithmetic(source: TableSource) -> None:
     """
     terms = {name: make().ifelse(1, 0).name(name) for name, (make, _) in PROBES.items()}
     one = ibis.literal(1, "int64").name("one").as_table()
-    found = source.run(one.select(**terms))
+    answers = source.run(one.select(**terms))
     for name, (_, words) in PROBES.items():
-        if found[name][0] != 1:
+        if answers[name][0] != 1:
             raise EngineError(
                 f"{source.name}: the engine {source.engine} {words}, so its sums would be other numbers than those of"
                 " TrueOdds. Write the table to Parquet files, and use --engine duckdb"
