@@ -18,16 +18,17 @@ from typing import Literal, TypeVar
 
 from trueodds.bundle import changing
 from trueodds.bundle.audit_log import Change, Reason
-from trueodds.bundle.bundle import CARD, Bundle, BundleError
 from trueodds.bundle.card import Card
 from trueodds.bundle.changing import Draft, check_is_published, check_model
 from trueodds.bundle.contents import Contents, Listing, Step, shadow_of
+from trueodds.bundle.label_bundle import load_bundle
 from trueodds.bundle.storage.bucket import Bucket, cache_of
 from trueodds.bundle.storage.cached import CachedBucket
 from trueodds.bundle.storage.folder import Folder, Single
 from trueodds.bundle.storage.locks import lock
 from trueodds.bundle.storage.objects import is_url
 from trueodds.bundle.storage.storage import Storage
+from trueodds.bundle.stored_bundle import CARD, BundleError
 from trueodds.calibrators import Calibrator
 from trueodds.processes.choices import DEFAULT, MODELS, RECALIBRATED, SHADOW, WAITING, Role, Slot
 
@@ -211,7 +212,7 @@ class PublishedModels:
             BundleError: The bundle is damaged, or the published folder of this version is.
         """
         reason = Reason.of(why, who)
-        source = Bundle.load(bundle)
+        source = load_bundle(bundle)
         if source.card.name == DEFAULT:
             raise BundleError(
                 f"{source.directory / CARD}: the name '{DEFAULT}' is reserved for the file that names the default"
