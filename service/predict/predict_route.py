@@ -14,8 +14,10 @@ from service.http import error_answers, keys
 from service.http.json_body import JSON
 from service.models.calls import PredictionCall, PredictionResult, acting_rows
 from service.models.engine import Engine
+from service.models.label_engine import LabelEngine
 from service.models.set_answers import SetAnswers, answer_sets, rule_of
-from service.predict import predict_schemas, request_body
+from service.predict import label_answers, predict_schemas, request_body
+from service.predict.label_answers import LabelPredictions
 from service.predict.options import PredictOptions
 from service.predict.predict_schemas import Abstention, Prediction, Predictions, Sets, Top
 from service.runtime import runtime_of
@@ -36,7 +38,7 @@ fast = APIRouter()
     summary="Predict class probabilities",
     openapi_extra={"requestBody": predict_schemas.BODY, "parameters": predict_schemas.PARAMETERS, **keys.NEEDS_KEY},
     responses={
-        200: {"model": Predictions},
+        200: {"model": Predictions | LabelPredictions},
         **error_answers.document_errors(
             _400="not JSON, not .npy, or a broken multipart form",
             _404="unknown model or version",
@@ -66,10 +68,15 @@ async def predict(request: Request) -> Response:
     Every prediction is on disk before the answer is sent. You may give an input an id of your own: `ids` in JSON, or
     the header `x-prediction-id` for a single input. The same id with the same input returns the stored answer; with
     another input it is refused with 409.
+
+    A model of independent labels has `answers` in place of classes: the probability that each label is true. They need
+    not sum to 1. Send a truth to /feedback with the id and the answer's name as `question`.
     """
     keys.check(request, "predict")
     runtime, options = runtime_of(request), PredictOptions.of(request)
-    engine = await runtime.registry.engine(options.model, options.version)
+    engine = await runtime.registry.answering(options.model, options.version)
+    if isinstance(engine, LabelEngine):
+        return await label_answers.answer(request, options, engine, runtime.settings)
     with engine:
         request.state.version = engine.version.model, engine.version.version
         rule = None if options.set is None else rule_of(engine, options.set)

@@ -21,7 +21,7 @@ from trueodds.bundle.audit_log import Change, Reason
 from trueodds.bundle.card import Card
 from trueodds.bundle.changing import Draft, check_is_published, check_model
 from trueodds.bundle.contents import Contents, Listing, Step, shadow_of
-from trueodds.bundle.label_bundle import load_bundle
+from trueodds.bundle.label_bundle import LabelBundle, load_bundle
 from trueodds.bundle.storage.bucket import Bucket, cache_of
 from trueodds.bundle.storage.cached import CachedBucket
 from trueodds.bundle.storage.folder import Folder, Single
@@ -33,6 +33,7 @@ from trueodds.calibrators import Calibrator
 from trueodds.processes.choices import DEFAULT, MODELS, RECALIBRATED, SHADOW, WAITING, Role, Slot
 
 T = TypeVar("T")
+NO_SHADOWS = "holds a model of independent labels, which has no shadow; publish it as the served version"
 
 
 @dataclass(frozen=True)
@@ -217,6 +218,8 @@ class PublishedModels:
             raise BundleError(
                 f"{source.directory / CARD}: the name '{DEFAULT}' is reserved for the file that names the default"
             )
+        if role == SHADOW and isinstance(source, LabelBundle):
+            raise BundleError(f"{source.directory} {NO_SHADOWS}")
         folder = self.storage.upload(source)
         self.identify()
         if role is not None or default_model:
@@ -282,6 +285,8 @@ class PublishedModels:
             BundleError: The version answers itself, or `beside` no longer answers.
         """
         key = name, version
+        if isinstance(load_bundle(self.version_folder(name, version)), LabelBundle):
+            raise BundleError(f"{name}/{version} {NO_SHADOWS}")
         self._change(name, Reason.of(why, who), lambda draft: draft.shadow(key, slot, since_ms, beside))
 
     def withdraw(self, name: str, slot: Slot = SHADOW, *, why: str = "", who: str | None = None) -> None:

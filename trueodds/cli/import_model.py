@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trueodds.cli import Subparsers, multi_label, status_of
+from trueodds.cli import Subparsers, status_of
 from trueodds.cli.conformal_options import add_conformal, set_lines, sets_of
 from trueodds.errors import UserError
 from trueodds.importing import forms
@@ -199,6 +199,8 @@ def write(arguments: argparse.Namespace, name: str, folder: Path) -> int:
         multilabel=arguments.multi_label,
     )
     if arguments.multi_label:
+        from trueodds.cli import multi_label
+
         return multi_label.import_model(arguments, name, folder, options)
     limited.step(f"reading {arguments.labelled}")
     labelled = labelled_rows.read(arguments.labelled, arguments.label, texts=texts)

@@ -13,6 +13,7 @@ from trueodds.importing.errors import LabelledRowsError
 from trueodds.importing.forms import LABEL_ROWS
 from trueodds.importing.labelled_rows import ImportRows
 from trueodds.inputs import columns
+from trueodds.inputs.text import labelled_texts
 from trueodds.inputs.text.kind import COLUMN
 from trueodds.reports.table.multilabel_reading import TRUTH, truths_of
 from trueodds.sums.inputs import Array
@@ -89,11 +90,12 @@ def _of_table(path: Path, labels: Sequence[str], *, texts: bool) -> ImportRows:
     if not texts:
         x = np.stack([found.numbers[name] for name in features], axis=1)
         return ImportRows(str(path), x, truth_NL, tuple(labels), tuple(features))
-    x = np.empty(len(truth_NL), object)  # NumPy's text type would take the longest text's memory for each
-    x[:] = found.texts[COLUMN].as_list()
-    if (empty := np.array([not text.strip() for text in x], bool)).any():
-        raise FileError(f"{path}, row {int(empty.argmax()) + columns.FIRST} holds an empty text; take it out")
-    return ImportRows(str(path), x, truth_NL, tuple(labels))
+    words = found.texts[COLUMN].as_list()
+    for row, text in enumerate(words, columns.FIRST):
+        labelled_texts.check(text, f"{path}, row {row}")
+    cells = np.empty(len(words), object)  # NumPy's text type would take the longest text's memory for each
+    cells[:] = words
+    return ImportRows(str(path), cells, truth_NL, tuple(labels))
 
 
 def _places(path: Path, labels: Sequence[str], own: Sequence[str]) -> list[int]:
