@@ -10,7 +10,7 @@ from fastapi import Request
 
 from service.errors import ServiceError
 from service.models.engine import Engine
-from service.models.label_engine import OWN_WORDING, LabelEngine, refusal_of_labels
+from service.models.label_engine import OWN_WORDING, IndependentLabelsError, LabelEngine
 from service.models.registry import Registry
 from service.settings import Settings
 from service.store import Store, StoreError, open_store
@@ -74,7 +74,7 @@ class Runtime:
         """
         found = self.registry.default
         if isinstance(found, LabelEngine):
-            raise refusal_of_labels(found.key[0], found.questions)
+            raise IndependentLabelsError(found.key[0], found.questions)
         return found
 
     async def input_key(self) -> bytes:
@@ -140,7 +140,7 @@ class Runtime:
         if asked:
             assert name is not None
             newest = asked[-1].version
-            raise refusal_of_labels(name, [of for of in asked if of.version == newest])
+            raise IndependentLabelsError(name, [of for of in asked if of.version == newest])
 
 
 def runtime_of(request: Request) -> Runtime:

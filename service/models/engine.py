@@ -16,7 +16,7 @@ from service.models.acting import propensities
 from service.models.batching import Batcher, Gone, Inline
 from service.models.calls import PredictionCall, PredictionResult, repeat, split
 from service.models.lanes import Lanes
-from service.models.model import LoadedModel, Model
+from service.models.model import Model, RunnableModel
 from service.models.shadow import Shadow
 from service.store import RowsError, Store, StoreError
 from service.store.rows import EarlierPrediction, PredictionBatch, Version
@@ -36,7 +36,7 @@ class QueuedEngine(ABC, Generic[Work, Result]):
 
     def __init__(
         self,
-        model: LoadedModel[Any],
+        model: RunnableModel[Any],
         store: Store,
         telemetry: Telemetry,
         find: Find,

@@ -20,7 +20,7 @@ from service.errors import ServiceError
 from service.ids import new_ids
 from service.models.calls import MOST_LISTED, PredictionCall
 from service.models.engine import Engine, Find, QueuedEngine
-from service.models.model import LoadedModel, Model, of_logits
+from service.models.model import Model, RunnableModel, of_logits
 from service.store import RowsError, Store
 from service.store.decision_rows import DecisionRow, QuestionDecisions, QuestionVersion
 from service.store.rows import EarlierPrediction, PredictionBatch, Version
@@ -37,7 +37,7 @@ OWN_WORDING = "label"
 """Wording of the questions of models that this service runs. Those of other servers have a hash."""
 
 
-class LabelModel(LoadedModel[LabelBundle]):
+class LabelModel(RunnableModel[LabelBundle]):
     """Model of independent labels."""
 
     @classmethod
@@ -62,7 +62,7 @@ class LabelModel(LoadedModel[LabelBundle]):
 
 
 def load_model(directory: Path, threads: int, **options: Any) -> Model | LabelModel:
-    """Load a bundle of either kind. Options and errors are those of `LoadedModel.load`."""
+    """Load a bundle of either kind. Options and errors are those of `RunnableModel.load`."""
     if read_card(directory, str(directory)).card.multilabel:
         return LabelModel.load(directory, threads, **options)
     return Model.load(directory, threads, **options)
@@ -204,15 +204,17 @@ class LabelEngine(QueuedEngine[LabelScores, LabelResult]):
 AnyEngine = Engine | LabelEngine
 
 
-def refusal_of_labels(model: str, questions: Sequence[QuestionVersion]) -> ServiceError:
-    """Return the error of a route that answers about exclusive classes only."""
-    names = quotes([question.name for question in questions], 5)
-    return ServiceError(
-        422,
-        "multi_label",
-        f"{model} has independent labels, and this call is about one question; name one of its questions as the model"
-        f" ({names}), or use POST /predict and GET /multi-label-report",
-    )
+class IndependentLabelsError(ServiceError):
+    """A route that answers about exclusive classes was called for a model of independent labels."""
+
+    def __init__(self, model: str, questions: Sequence[QuestionVersion]) -> None:
+        names = quotes([question.name for question in questions], 5)
+        super().__init__(
+            422,
+            "multi_label",
+            f"{model} has independent labels, and this call is about one question; name one of its questions as the"
+            f" model ({names}), or use POST /predict and GET /multi-label-report",
+        )
 
 
 def _two(z_N: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

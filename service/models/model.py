@@ -83,7 +83,7 @@ class Scores:
 Loaded = TypeVar("Loaded", Bundle, LabelBundle)
 
 
-class LoadedModel(Generic[Loaded]):
+class RunnableModel(Generic[Loaded]):
     """Checked bundle with its onnxruntime sessions: one for batches that share the cores, one for a batch with all."""
 
     bundle: Loaded
@@ -219,7 +219,7 @@ class LoadedModel(Generic[Loaded]):
         return raw_NC
 
 
-class Model(LoadedModel[Bundle]):
+class Model(RunnableModel[Bundle]):
     """Model of exclusive classes."""
 
     @classmethod

@@ -11,7 +11,7 @@ from itertools import chain
 
 from service.errors import ENDING, ServiceError
 from service.models.engine import Engine, Find
-from service.models.label_engine import AnyEngine, LabelEngine, refusal_of_labels
+from service.models.label_engine import AnyEngine, IndependentLabelsError, LabelEngine
 from service.models.loader import Loader
 from service.models.model_schemas import ROLES, Answering, Models, PublishedModel, PublishedVersion, Role, State
 from service.models.roles import Roles
@@ -102,7 +102,7 @@ class Registry:
         """
         found = await self.answering(model, version)
         if isinstance(found, LabelEngine):
-            raise refusal_of_labels(found.key[0], found.questions)
+            raise IndependentLabelsError(found.key[0], found.questions)
         return found
 
     async def answering(self, model: str | None = None, version: str | None = None) -> AnyEngine:

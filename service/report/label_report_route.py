@@ -113,12 +113,12 @@ async def multi_label_report(
     return Response(orjson.dumps(tree), media_type="application/json", headers={"vary": "accept"})
 
 
-def _questions(known: Sequence[QuestionCounts], model: str, version: str | None) -> list[QuestionVersion]:
+def _questions(questions: Sequence[QuestionCounts], model: str, version: str | None) -> list[QuestionVersion]:
     """Return the yes/no questions that a model answers, each in its newest version.
 
     All labels of a model that this service runs have one version: the named one, or that of the last answer.
     """
-    of_model = [one for one in known if one.of.served == model and one.of.type in YES_NO]
+    of_model = [one for one in questions if one.of.served == model and one.of.type in YES_NO]
     if own := [one for one in of_model if one.of.wording == OWN_WORDING]:
         wanted = version or max(own, key=lambda one: one.last_ms).of.version
         return [one.of for one in own if one.of.version == wanted]

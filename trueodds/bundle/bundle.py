@@ -30,7 +30,7 @@ from trueodds.bundle.stored_bundle import (
     StoredBundle,
     check_classes,
     read_card,
-    write_stored,
+    write_files,
 )
 from trueodds.calibrators.conformal import ConformalSets, digest_of
 from trueodds.files import naming, read_json, write_text
@@ -104,7 +104,7 @@ class Bundle(StoredBundle[calibrators.Calibrator]):
         ):
             logits_NC = np.asarray(golden_logits)[None]
             whose = calibrators.origin(calibrator)
-            write_stored(
+            write_files(
                 aside,
                 model,
                 calibrator.to_json(),

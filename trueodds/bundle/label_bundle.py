@@ -23,7 +23,7 @@ from trueodds.bundle.stored_bundle import (
     GoldenRow,
     StoredBundle,
     read_card,
-    write_stored,
+    write_files,
 )
 from trueodds.calibrators import MultilabelPlatt, Platt
 from trueodds.files import naming, read_json
@@ -98,7 +98,7 @@ class LabelBundle(StoredBundle[MultilabelPlatt]):
         ):
             golden = GoldenRow(golden_input, z_L, calibrator.apply(z_L))
             page = label_card(description, calibrator)
-            write_stored(aside, model, calibrator.to_json(), description, page, golden)
+            write_files(aside, model, calibrator.to_json(), description, page, golden)
             whole = cls.load(aside)
             whole.check_golden(lambda _: z_L[None])
             if trial is not None:

@@ -148,7 +148,7 @@ class GoldenRow(NamedTuple):
     probabilities_C: Array
 
 
-def write_stored(
+def write_files(
     folder: Path,
     model: str | Path,
     calibrator: dict[str, Any],

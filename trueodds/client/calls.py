@@ -908,7 +908,7 @@ def _join(trees: list[dict[str, Any]]) -> Predictions:
         raise CallError("other_classes", message) from None
 
 
-def _interruption(error: Exception, answered: Predictions | LabelPredictions, count: int) -> CallError:
+def _interruption(error: Exception, predictions: Predictions | LabelPredictions, count: int) -> CallError:
     """Build the error for a failure after the first request.
 
     It holds the stored answers, whose ids are needed for their labels.
@@ -917,7 +917,7 @@ def _interruption(error: Exception, answered: Predictions | LabelPredictions, co
     message = f"{cause.message}. {plural(count, 'row was', 'rows were')} answered before: see the error's `answered`"
     rest = {"status": cause.status, "request_id": cause.request_id, "details": cause.details}
     failure = CallError(cause.code, f"from row {count} on: {message}", **rest)  # type: ignore[arg-type]
-    failure.answered = answered
+    failure.answered = predictions
     return failure
 
 

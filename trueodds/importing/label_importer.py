@@ -98,7 +98,7 @@ def import_labels(
     )
     features = servable.kind.features if isinstance(servable.kind, VectorInput) else ()
     renamed = [note for rows in (labelled, test) if rows and features for note in rows.notes(features)]
-    notes = [*servable.notes, *renamed, *_kept(before, after)]
+    notes = [*servable.notes, *renamed, *_gain_notes(before, after)]
     description = Description(
         name=name,
         classes=list(names),
@@ -156,7 +156,7 @@ def _take(split: _Split, index_N: npt.NDArray[np.intp]) -> _Split:
     return _Split(split.z_NL[index_N], split.truth_NL[index_N])
 
 
-def _kept(before: MultilabelReport, after: MultilabelReport) -> list[str]:
+def _gain_notes(before: MultilabelReport, after: MultilabelReport) -> list[str]:
     """Return a note if the calibrator does not lower the log loss of the test rows."""
     was, now = before.whole.nll, after.whole.nll
     if was is None or now is None or now < was:

@@ -61,7 +61,7 @@ def _of_arrays(path: Path, labels: Sequence[str], *, texts: bool) -> ImportRows:
         raise LabelledRowsError(f"{path}: feature_names has {len(features)} names; x has the shape {x.shape}")
     if own and len(own) != y.shape[1]:
         raise LabelledRowsError(f"{path}: class_names has {len(own)} names; y has the shape {y.shape}")
-    truth_NL = _checked(path, y, (y.shape[0], y.shape[1]))
+    truth_NL = _check_truths(path, y, (y.shape[0], y.shape[1]))
     if labels and own:
         truth_NL = truth_NL[:, _places(path, labels, own)]
     elif labels and len(labels) != y.shape[1]:
@@ -86,7 +86,7 @@ def _of_table(path: Path, labels: Sequence[str], *, texts: bool) -> ImportRows:
         raise FileError(f"{path} has truths and no other column; expected one for each feature of the model")
     found = columns.read(path, features, [*truths, *([COLUMN] if texts else [])])
     y_NL = np.stack([truths_of(path, name, found.texts[name]) for name in truths], axis=1)
-    truth_NL = _checked(path, y_NL, (y_NL.shape[0], y_NL.shape[1]))
+    truth_NL = _check_truths(path, y_NL, (y_NL.shape[0], y_NL.shape[1]))
     if not texts:
         x = np.stack([found.numbers[name] for name in features], axis=1)
         return ImportRows(str(path), x, truth_NL, tuple(labels), tuple(features))
@@ -113,7 +113,7 @@ def _places(path: Path, labels: Sequence[str], own: Sequence[str]) -> list[int]:
     return [own.index(name) for name in labels]
 
 
-def _checked(path: Path, values: Array, shape: tuple[int, int]) -> Array:
+def _check_truths(path: Path, values: Array, shape: tuple[int, int]) -> Array:
     try:
         return check_label_matrix(values, shape, "y")
     except UserError:
