@@ -10,13 +10,14 @@ from fastapi import Request
 
 from service.errors import ServiceError
 from service.models.engine import Engine
-from service.models.label_engine import OWN_WORDING, IndependentLabelsError, LabelEngine
+from service.models.label_engine import OWN_WORDING, REFUSED, LabelEngine
 from service.models.registry import Registry
 from service.settings import Settings
 from service.store import Store, StoreError, open_store
 from service.store.rows import Version
 from service.telemetry.metrics import Telemetry
 from trueodds.bundle.contents import is_shadow
+from trueodds.texts import quotes
 
 PING_SECONDS = 3.0
 
@@ -74,7 +75,8 @@ class Runtime:
         """
         found = self.registry.default
         if isinstance(found, LabelEngine):
-            raise IndependentLabelsError(found.key[0], found.questions)
+            names = quotes([question.name for question in found.questions], 5)
+            raise ServiceError(422, "multi_label", REFUSED.format(model=found.key[0], questions=names))
         return found
 
     async def input_key(self) -> bytes:
@@ -140,7 +142,8 @@ class Runtime:
         if asked:
             assert name is not None
             newest = asked[-1].version
-            raise IndependentLabelsError(name, [of for of in asked if of.version == newest])
+            names = quotes([of.name for of in asked if of.version == newest], 5)
+            raise ServiceError(422, "multi_label", REFUSED.format(model=name, questions=names))
 
 
 def runtime_of(request: Request) -> Runtime:

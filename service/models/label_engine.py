@@ -36,6 +36,12 @@ PREDICATE = "predicate"
 OWN_WORDING = "label"
 """Wording of the questions of models that this service runs. Those of other servers have a hash."""
 
+REFUSED = (
+    "{model} has independent labels, and this call is about one question; name one of its questions as the model"
+    " ({questions}), or use POST /predict and GET /multi-label-report"
+)
+"""Message of a route that answers about exclusive classes."""
+
 
 class LabelModel(RunnableModel[LabelBundle]):
     """Model of independent labels."""
@@ -202,19 +208,6 @@ class LabelEngine(QueuedEngine[LabelScores, LabelResult]):
 
 
 AnyEngine = Engine | LabelEngine
-
-
-class IndependentLabelsError(ServiceError):
-    """A route that answers about exclusive classes was called for a model of independent labels."""
-
-    def __init__(self, model: str, questions: Sequence[QuestionVersion]) -> None:
-        names = quotes([question.name for question in questions], 5)
-        super().__init__(
-            422,
-            "multi_label",
-            f"{model} has independent labels, and this call is about one question; name one of its questions as the"
-            f" model ({names}), or use POST /predict and GET /multi-label-report",
-        )
 
 
 def _two(z_N: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

@@ -11,7 +11,7 @@ from itertools import chain
 
 from service.errors import ENDING, ServiceError
 from service.models.engine import Engine, Find
-from service.models.label_engine import AnyEngine, IndependentLabelsError, LabelEngine
+from service.models.label_engine import REFUSED, AnyEngine, LabelEngine
 from service.models.loader import Loader
 from service.models.model_schemas import ROLES, Answering, Models, PublishedModel, PublishedVersion, Role, State
 from service.models.roles import Roles
@@ -21,7 +21,7 @@ from service.store.rows import Version
 from service.telemetry.metrics import Telemetry
 from trueodds.bundle import Contents, Key
 from trueodds.bundle.published import open_storage
-from trueodds.texts import short
+from trueodds.texts import quotes, short
 
 LOOK_SECONDS = 1.0
 START_SECONDS = 10.0
@@ -102,7 +102,8 @@ class Registry:
         """
         found = await self.answering(model, version)
         if isinstance(found, LabelEngine):
-            raise IndependentLabelsError(found.key[0], found.questions)
+            names = quotes([question.name for question in found.questions], 5)
+            raise ServiceError(422, "multi_label", REFUSED.format(model=found.key[0], questions=names))
         return found
 
     async def answering(self, model: str | None = None, version: str | None = None) -> AnyEngine:
