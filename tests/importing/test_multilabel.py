@@ -14,6 +14,7 @@ from onnx import helper, numpy_helper
 from scipy.special import expit, logit
 
 import trueodds
+from pipeline.__main__ import main
 from tests.importing.models import float_tensor, graph_of
 from tests.importing.test_command import command
 from trueodds.bundle import Bundle, BundleError, LabelBundle, load_bundle, open_models
@@ -173,3 +174,18 @@ def test_outputs_of_classes_are_refused(tmp_path: Path, capsys: pytest.CaptureFi
     np.savez(tmp_path / "classes.npz", x=x, y=np.arange(60) % 3)
     assert command(tagger(tmp_path / "tagger.onnx", sigmoid=True), "--labelled", tmp_path / "classes.npz") == 1
     assert "give --multi-label if labels can occur together" in capsys.readouterr().err
+
+
+def test_publishing_by_the_command(imported: LabelBundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is tried, published and promoted. A promise to act alone and the role of a shadow are refused."""
+    words = ["publish", "--bundle", str(imported.directory), "--models", str(tmp_path / "models")]
+    refused = [
+        (["--act-alone", "threshold=.9,risk=.05,confidence=.95"], "a promise is about one question"),
+        (["--role", "shadow"], "which has no shadow"),
+    ]
+    for more, message in refused:
+        assert main([*words, *more]) != 0
+        assert message in capsys.readouterr().err
+    assert main(words) == 0
+    assert main(["promote", "tagger", imported.version, "--models", str(tmp_path / "models")]) == 0
+    assert open_models(tmp_path / "models").version_of("tagger", "default") == imported.version
