@@ -24,13 +24,12 @@ from service.http.envelope import Envelope
 from service.http.routing import FastRoutes, ReadOnly, reading_routes
 from service.infer import extensions, infer_route, infer_schemas
 from service.labels import feedback_route, label_schemas, labelled_route, settling_route, voiding_route
-from service.models.engine import Engine
 from service.observe import decision_route, decision_schemas, kserve_route, observe_route, observe_schemas
 from service.observe.parquet import ParquetFiles
 from service.predict import predict_route, predict_schemas
 from service.predict.stored import stored_route
 from service.predict.stored.archive import AnswerArchive
-from service.report import pages, question_route, queue_route, report_route
+from service.report import label_report_route, pages, question_route, queue_route, report_route
 from service.report.questions import Overview
 from service.report.recent import RecentLabels
 from service.runtime import Runtime
@@ -101,7 +100,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.parquet = parquet
     app.state.overview = Overview()
     app.state.recent, app.state.gauges = RecentLabels(), Gauges(__version__, read_only=runtime.settings.read_only)
-    documentation.install(app, lambda: _key(runtime.engine), lambda: _examples(runtime))
+    documentation.install(app, lambda: runtime.registry.default.key, lambda: _examples(runtime))
     documented = (
         *(
             observe_route.router,
@@ -112,7 +111,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             labelled_route.router,
         ),
         *(voiding_route.router, settling_route.router),
-        *(stored_route.router, report_route.router, question_route.router, queue_route.router),
+        *(stored_route.router, report_route.router, label_report_route.router, question_route.router),
+        queue_route.router,
         *(alarm_route.router, groups_route.router, webhook_route.router),
     )
     if runtime.settings.read_only:
@@ -149,10 +149,6 @@ async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-
-
-def _key(engine: Engine) -> tuple[str, str]:
-    return engine.version.model, engine.version.version
 
 
 def _examples(runtime: Runtime) -> LiveExamples:

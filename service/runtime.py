@@ -10,12 +10,14 @@ from fastapi import Request
 
 from service.errors import ServiceError
 from service.models.engine import Engine
+from service.models.label_engine import OWN_WORDING, REFUSED, LabelEngine
 from service.models.registry import Registry
 from service.settings import Settings
 from service.store import Store, StoreError, open_store
 from service.store.rows import Version
 from service.telemetry.metrics import Telemetry
 from trueodds.bundle.contents import is_shadow
+from trueodds.texts import quotes
 
 PING_SECONDS = 3.0
 
@@ -66,8 +68,16 @@ class Runtime:
 
     @property
     def engine(self) -> Engine:
-        """Engine of the default version. Raises ServiceError 503, with the reason, while there is none."""
-        return self.registry.default
+        """Engine of the default version.
+
+        Raises:
+            ServiceError: 503, with the reason, while there is none; 422 if it has independent labels.
+        """
+        found = self.registry.default
+        if isinstance(found, LabelEngine):
+            names = quotes([question.name for question in found.questions], 5)
+            raise ServiceError(422, "multi_label", REFUSED.format(model=found.key[0], questions=names))
+        return found
 
     async def input_key(self) -> bytes:
         """Return the key of the hashes of inputs: the setting's, or the one that the store has made and keeps."""
@@ -104,8 +114,10 @@ class Runtime:
         """Return the version that a request selects. Of several matches, prefer the served one, then the newest.
 
         Raises:
-            ServiceError: 404 if no version matches, with a list of the known ones; 503 while the store has no version.
+            ServiceError: 404 if no version matches, with a list of the known ones; 503 while the store has no version;
+                422 for a model of independent labels.
         """
+        await self._check_classes(model)
         known = await self.store.read_versions()
         if not known:
             raise ServiceError(503, "not_ready", f"no predictions yet: {self.registry.reason}", retry_after=1)
@@ -117,6 +129,21 @@ class Runtime:
         fitting.sort(key=lambda v: not is_shadow(v.model))
         served = self.registry.served_version(model)
         return next((v for v in fitting if v.key == served), fitting[-1])
+
+    async def _check_classes(self, model: str | None) -> None:
+        """Check that a model, or the default, is no model of independent labels.
+
+        Raises:
+            ServiceError: It is one. Each of its labels is a question with a report of its own.
+        """
+        served = self.registry.served_version(model)
+        name = model if model is not None else served[0] if served else None
+        asked = [q.of for q in await self.store.read_questions() if q.of.wording == OWN_WORDING and q.of.served == name]
+        if asked:
+            assert name is not None
+            newest = asked[-1].version
+            names = quotes([of.name for of in asked if of.version == newest], 5)
+            raise ServiceError(422, "multi_label", REFUSED.format(model=name, questions=names))
 
 
 def runtime_of(request: Request) -> Runtime:

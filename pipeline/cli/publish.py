@@ -54,7 +54,7 @@ def add_parser(commands: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from pipeline.export.trial import try_bundle
     from pipeline.recalibrate.standing import publication_text
-    from trueodds.bundle import ActAlone, Bundle
+    from trueodds.bundle import ActAlone, LabelBundle, load_bundle
 
     why = arguments.why or "published by hand"
     role = ROLES[arguments.role]
@@ -63,8 +63,11 @@ def run(arguments: argparse.Namespace) -> int:
     if note := try_bundle(arguments.bundle):
         print(note, file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="trueodds-") as folder:
-        bundle = Bundle.load(arguments.bundle)
+        bundle = load_bundle(arguments.bundle)
         if arguments.act_alone is not None:
+            if isinstance(bundle, LabelBundle):
+                problem = f"--act-alone is given, and {arguments.bundle} holds a model of independent labels"
+                raise ConfigError(f"{problem}; a promise is about one question: leave it out")
             promise = None if arguments.act_alone == common.NONE else ActAlone.read(arguments.act_alone)
             bundle = bundle.promising(promise, Path(folder) / "bundle")
         ends = ""

@@ -66,10 +66,10 @@ def run(arguments: argparse.Namespace) -> int:
 def promote(models: PublishedModels, arguments: argparse.Namespace) -> list[str]:
     """Serve a version, and return what has changed in words."""
     from pipeline.recalibrate.standing import anew_text, promotion_text
-    from trueodds.bundle import Bundle
+    from trueodds.bundle import load_bundle
 
     model, version = arguments.model, arguments.version
-    Bundle.load(models.version_folder(model, version))
+    load_bundle(models.version_folder(model, version))
     evidence, another = "", models.version_of(model, DEFAULT) != version
     if another:
         evidence = promotion_text(models, model, version, common.client_of(arguments))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trueodds.bundle import Bundle
+from trueodds.bundle import load_bundle
 
 
 def try_bundle(folder: str | Path) -> str:
@@ -16,7 +16,7 @@ def try_bundle(folder: str | Path) -> str:
     Raises:
         BundleError: The service would refuse the bundle.
     """
-    bundle = Bundle.load(folder)
+    bundle = load_bundle(folder)
     try:
         from trueodds.importing import importer
     except ModuleNotFoundError as error:

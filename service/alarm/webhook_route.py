@@ -58,7 +58,7 @@ async def try_webhooks(request: Request) -> Response:
     """
     runtime = runtime_of(request)
     reading, address = "This is a test message. No alarm has fired.", runtime.settings.address
-    body = webhooks.message(webhooks.TRIAL, *runtime.engine.version.key, reading, address=address)
+    body = webhooks.message(webhooks.TRIAL, *runtime.registry.default.key, reading, address=address)
     return await _call(runtime, runtime.settings.alarm_webhook, body)
 
 

@@ -64,7 +64,7 @@ async def live() -> Response:
 async def ready(request: Request) -> Response:
     """Answer 200 once the default model is loaded and its answers can be stored."""
     runtime = runtime_of(request)
-    ready = runtime.engine is not None  # raises ServiceError with the reason if there is none
+    ready = runtime.registry.default is not None  # raises ServiceError with the reason if there is none
     await runtime.check_store()
     return _json(infer_schemas.Ready(ready=ready))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
@@ -15,45 +16,45 @@ from service.models.acting import propensities
 from service.models.batching import Batcher, Gone, Inline
 from service.models.calls import PredictionCall, PredictionResult, repeat, split
 from service.models.lanes import Lanes
-from service.models.model import Model
+from service.models.model import Model, RunnableModel
 from service.models.shadow import Shadow
 from service.store import RowsError, Store, StoreError
 from service.store.rows import EarlierPrediction, PredictionBatch, Version
 from service.telemetry.metrics import Telemetry
-from trueodds.bundle import Card, Slot
+from trueodds.bundle import Card, Key, Slot
 from trueodds.inputs import InputKind
 
 Scored = tuple[PredictionBatch, list[PredictionCall]]
-_Batcher = Batcher[PredictionCall, Scored, PredictionResult | BaseException]
+Work = TypeVar("Work")
+Result = TypeVar("Result")
 Find = Callable[[str, str], Awaitable[Version]]
 """Finder of the version that gave stored answers, by model and version."""
 
 
-class Engine:
+class QueuedEngine(ABC, Generic[Work, Result]):
     """Answers `predict` between `start` and `close`. `with engine:` keeps it from being closed meanwhile."""
 
     def __init__(
         self,
-        model: Model,
+        model: RunnableModel[Any],
         store: Store,
         telemetry: Telemetry,
         find: Find,
         *,
         max_batch: int,
         max_waiting: int,
-        audit_share: float = 0.0,
     ) -> None:
-        """Make an engine. `audit_share` is the audited share of the answers that act alone."""
-        self.version: Version = model.version
         self.card: Card = model.bundle.card
-        self.conformal = model.bundle.conformal
+        self.key: Key = self.card.name, model.bundle.version
+        """Model and version."""
         self.shadows: list[Shadow] = []
         """Shadows that score the same inputs after they are answered."""
-        self._model, self._store, self._find = model, store, find
-        self.audit_share = audit_share
-        self._telemetry = telemetry.of(self.version.model, self.version.version)
+        self._store, self._find = store, find
+        self._telemetry = telemetry.of(*self.key)
         work, noun = (self._score, self._store_and_answer), self.input.noun
-        lanes: _Batcher = Lanes(*work, max_batch=max_batch, max_waiting=max_waiting, noun=noun, lanes=model.lanes)
+        lanes: Batcher[PredictionCall, Work, Result | BaseException] = Lanes(
+            *work, max_batch=max_batch, max_waiting=max_waiting, noun=noun, lanes=model.lanes
+        )
         self._small = min(max_batch, model.inline)
         """Number of inputs, of a call and of a batch, up to which the event loop scores."""
         self._batchers = [lanes]
@@ -80,8 +81,20 @@ class Engine:
         if not self._in_use:
             self._unused.set()
 
+    @abstractmethod
+    async def _add_versions(self) -> None:
+        """Add the versions whose answers are stored."""
+
+    @abstractmethod
+    def _score(self, calls: list[PredictionCall], alone: bool) -> Work:
+        """Score the inputs of calls. `alone`: the batch has all cores."""
+
+    @abstractmethod
+    async def _store_and_answer(self, work: Work) -> Sequence[Result | BaseException]:
+        """Store the answers. Return the result of each call."""
+
     async def start(self) -> None:
-        await self._store.put_version(self.version)
+        await self._add_versions()
         for batcher in self._batchers:
             batcher.start()
 
@@ -91,10 +104,6 @@ class Engine:
         for batcher in self._batchers:
             await batcher.close()
 
-    def shadowing(self, slot: Slot, max_waiting: int) -> Shadow:
-        """Return this version as another version's shadow, with a queue of its own."""
-        return Shadow(self._model, self._store, self._telemetry, slot, max_waiting=max_waiting)
-
     async def predict(
         self,
         call: PredictionCall,
@@ -102,7 +111,7 @@ class Engine:
         seconds: float | None = None,
         left: float | None = None,
         is_gone: Gone | None = None,
-    ) -> PredictionResult:
+    ) -> Result:
         """Answer each input. The answers are stored before this returns.
 
         Args:
@@ -122,6 +131,34 @@ class Engine:
         if isinstance(result, BaseException):
             raise result
         return result
+
+
+class Engine(QueuedEngine[Scored, PredictionResult]):
+    """Engine of a model of exclusive classes."""
+
+    def __init__(
+        self,
+        model: Model,
+        store: Store,
+        telemetry: Telemetry,
+        find: Find,
+        *,
+        max_batch: int,
+        max_waiting: int,
+        audit_share: float = 0.0,
+    ) -> None:
+        """Make an engine. `audit_share` is the audited share of the answers that act alone."""
+        super().__init__(model, store, telemetry, find, max_batch=max_batch, max_waiting=max_waiting)
+        self.version: Version = model.version
+        self.conformal = model.bundle.conformal
+        self._model, self.audit_share = model, audit_share
+
+    async def _add_versions(self) -> None:
+        await self._store.put_version(self.version)
+
+    def shadowing(self, slot: Slot, max_waiting: int) -> Shadow:
+        """Return this version as another version's shadow, with a queue of its own."""
+        return Shadow(self._model, self._store, self._telemetry, slot, max_waiting=max_waiting)
 
     def _score(self, calls: list[PredictionCall], alone: bool) -> Scored:
         inputs = self.input.join([c.inputs for c in calls])

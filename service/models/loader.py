@@ -12,11 +12,12 @@ from typing import Any
 
 from service.errors import ENDING
 from service.models.engine import Engine, Find
+from service.models.label_engine import AnyEngine, LabelEngine, LabelModel, load_model
 from service.models.model import INLINE_SECONDS, ONE_CORE_SECONDS, Model, available_cores
 from service.settings import Settings
 from service.store import Store, StoreError
 from service.telemetry.metrics import Telemetry
-from trueodds.bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, BucketError, Bundle, BundleError, Key
+from trueodds.bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, BucketError, BundleError, Key, load_bundle
 from trueodds.bundle.storage.storage import Storage
 from trueodds.inputs import KINDS
 
@@ -48,7 +49,7 @@ class Loader:
 
     def __init__(self, settings: Settings, store: Store, telemetry: Telemetry, find: Find, models: Storage) -> None:
         """Make a loader. `models` is the storage of the published versions."""
-        self.engines: dict[Key, Engine] = {}
+        self.engines: dict[Key, AnyEngine] = {}
         self.refused: dict[Key, RefusedBundle] = {}
         self.altered: dict[Key, str] = {}
         """Loaded versions whose files have changed since, with the differences."""
@@ -62,7 +63,7 @@ class Loader:
         self._one = asyncio.Lock()
         self._ending: set[asyncio.Task[None]] = set()
 
-    async def load(self, key: Key) -> Engine | None:
+    async def load(self, key: Key) -> AnyEngine | None:
         """Return the engine of a published version, or None if it is refused.
 
         A refused bundle is tried again when one of its files changes.
@@ -79,7 +80,7 @@ class Loader:
             try:
                 folder = await asyncio.to_thread(self._models.fetch, key)
                 model = await asyncio.to_thread(
-                    Model.load,
+                    load_model,
                     folder,
                     self._threads,
                     adapt=self._adapt,
@@ -145,21 +146,18 @@ class Loader:
             self.engines.clear()
         await asyncio.gather(*self._ending)
 
-    async def _start(self, model: Model, key: Key) -> Engine:
-        if (content := (model.version.model, model.version.version)) != key:
+    async def _start(self, model: Model | LabelModel, key: Key) -> AnyEngine:
+        if (content := (model.bundle.card.name, model.bundle.version)) != key:
             raise BundleError(
                 f"the folder is {'/'.join(key)}, but its content is {'/'.join(content)}; publish it again"
             )
-        chosen = self._settings
-        engine = Engine(
-            model,
-            self._store,
-            self._telemetry,
-            self._find,
-            max_batch=chosen.max_batch,
-            max_waiting=chosen.max_waiting,
-            audit_share=chosen.audit_share,
-        )
+        chosen, beside = self._settings, (self._store, self._telemetry, self._find)
+        limits: dict[str, Any] = {"max_batch": chosen.max_batch, "max_waiting": chosen.max_waiting}
+        engine: AnyEngine
+        if isinstance(model, LabelModel):
+            engine = LabelEngine(model, *beside, **limits, alpha=chosen.alarm_alpha)
+        else:
+            engine = Engine(model, *beside, **limits, audit_share=chosen.audit_share)
         await engine.start()
         return engine
 
@@ -179,7 +177,7 @@ def _difference(folder: Path, key: Key) -> str:
         OSError: A file exists but cannot be read.
     """
     try:
-        bundle = Bundle.load(folder)
+        bundle = load_bundle(folder)
     except BundleError as error:
         return str(error)
     content = bundle.card.name, bundle.version

@@ -17,14 +17,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
 
 from service.store.rows import Version
-from trueodds.bundle import Bundle, BundleError, trial
+from trueodds.bundle import Bundle, BundleError, LabelBundle, trial
+from trueodds.bundle.stored_bundle import StoredBundle
 from trueodds.calibrators import Calibrator
 from trueodds.inputs import InputError, Inputs
 
@@ -79,10 +80,15 @@ class Scores:
     confidence_N: npt.NDArray[np.float64]
 
 
-class Model:
+Loaded = TypeVar("Loaded", Bundle, LabelBundle)
+
+
+class RunnableModel(Generic[Loaded]):
     """Checked bundle with its onnxruntime sessions: one for batches that share the cores, one for a batch with all."""
 
-    def __init__(self, bundle: Bundle, provider: str = CPU) -> None:
+    bundle: Loaded
+
+    def __init__(self, bundle: Loaded, provider: str = CPU) -> None:
         self.bundle, self.provider = bundle, provider
         self.lanes = 1
         """Number of batches that may be scored at once. With several, each uses one thread."""
@@ -114,7 +120,7 @@ class Model:
             BundleError: A damaged bundle, a graph that onnxruntime refuses, another input shape, or another golden
                 prediction.
         """
-        model = cls._by_first(Bundle.load(directory), providers)
+        model = cls._by_first(cls._read(directory), providers)
         if missing := model.bundle.card.input.missing_packages:
             log.warning("%s: %s", directory, missing)
         if (threads == 1 and not inline_seconds) or model.provider != CPU:
@@ -135,7 +141,12 @@ class Model:
         return model
 
     @classmethod
-    def _by_first(cls, bundle: Bundle, providers: Sequence[str]) -> Self:
+    def _read(cls, directory: Path) -> Loaded:
+        """Read the bundle of a folder."""
+        raise NotImplementedError
+
+    @classmethod
+    def _by_first(cls, bundle: Loaded, providers: Sequence[str]) -> Self:
         *others, last = providers
         for provider in others:
             try:
@@ -187,6 +198,34 @@ class Model:
                 seconds[k] = min(seconds[k], time.perf_counter() - started)
         return seconds
 
+    def logits(self, inputs: Inputs, *, alone: bool = False) -> npt.NDArray[np.float32]:
+        """Return the float32 logits of the graph, unchanged. `alone`: use all threads."""
+        return _logits(self.bundle, self._all if alone else self._one, inputs)
+
+    def finite_logits(self, inputs: Inputs, *, alone: bool = False) -> npt.NDArray[np.float32]:
+        """Return the logits of the graph.
+
+        Raises:
+            InputError: The logits of an input are not finite.
+        """
+        raw_NC = self.logits(inputs, alone=alone)
+        top_N1 = raw_NC.max(axis=1, keepdims=True)
+        if not np.isfinite(top_N1).all():  # a NaN propagates into the maximum
+            row = int(np.isfinite(top_N1[:, 0]).argmin())
+            message = f"row {row}: the model's logits are not finite ({top_N1[row, 0]:g})"
+            raise InputError(
+                "not_finite", f"{message}; check the input for extreme values, which overflow in the model"
+            )
+        return raw_NC
+
+
+class Model(RunnableModel[Bundle]):
+    """Model of exclusive classes."""
+
+    @classmethod
+    def _read(cls, directory: Path) -> Bundle:
+        return Bundle.load(directory)
+
     @property
     def version(self) -> Version:
         card = self.bundle.card
@@ -216,19 +255,8 @@ class Model:
         Raises:
             InputError: The logits of an input are not finite.
         """
-        raw_NC = _logits(self.bundle, self._all if alone else self._one, inputs)
-        top_N1 = raw_NC.max(axis=1, keepdims=True)
-        if not np.isfinite(top_N1).all():  # a NaN propagates into the maximum
-            row = int(np.isfinite(top_N1[:, 0]).argmin())
-            message = f"row {row}: the model's logits are not finite ({top_N1[row, 0]:g})"
-            raise InputError(
-                "not_finite", f"{message}; check the input for extreme values, which overflow in the model"
-            )
-        return of_logits(self.bundle.calibrator, raw_NC - top_N1, tags)
-
-    def logits(self, inputs: Inputs) -> npt.NDArray[np.float32]:
-        """Return the float32 logits of the graph, unchanged."""
-        return _logits(self.bundle, self._one, inputs)
+        raw_NC = self.finite_logits(inputs, alone=alone)
+        return of_logits(self.bundle.calibrator, raw_NC - raw_NC.max(axis=1, keepdims=True), tags)
 
 
 def _worth(seconds: float, gain: float) -> bool:
@@ -240,7 +268,7 @@ def _worth(seconds: float, gain: float) -> bool:
     return SHARED * gain / (seconds + ANSWER_SECONDS) > 1 / seconds
 
 
-def _logits(bundle: Bundle, session: ort.InferenceSession, inputs: Inputs) -> npt.NDArray[np.float32]:
+def _logits(bundle: StoredBundle[Any], session: ort.InferenceSession, inputs: Inputs) -> npt.NDArray[np.float32]:
     feed = bundle.card.input.feed(inputs, [tensor.name for tensor in session.get_inputs()])
     answer: npt.NDArray[np.float32] = session.run([session.get_outputs()[0].name], feed)[0]
     return answer

@@ -11,6 +11,7 @@ from itertools import chain
 
 from service.errors import ENDING, ServiceError
 from service.models.engine import Engine, Find
+from service.models.label_engine import REFUSED, AnyEngine, LabelEngine
 from service.models.loader import Loader
 from service.models.model_schemas import ROLES, Answering, Models, PublishedModel, PublishedVersion, Role, State
 from service.models.roles import Roles
@@ -20,7 +21,7 @@ from service.store.rows import Version
 from service.telemetry.metrics import Telemetry
 from trueodds.bundle import Contents, Key
 from trueodds.bundle.published import open_storage
-from trueodds.texts import short
+from trueodds.texts import quotes, short
 
 LOOK_SECONDS = 1.0
 START_SECONDS = 10.0
@@ -83,7 +84,7 @@ class Registry:
         return bool(self._models.away)
 
     @property
-    def default(self) -> Engine:
+    def default(self) -> AnyEngine:
         """Engine that answers requests that name no model.
 
         Raises:
@@ -94,6 +95,18 @@ class Registry:
         return self._roles.default
 
     async def engine(self, model: str | None = None, version: str | None = None) -> Engine:
+        """Return the engine of a model of exclusive classes; see `answering`.
+
+        Raises:
+            ServiceError: As `answering`; 422 for a model of independent labels.
+        """
+        found = await self.answering(model, version)
+        if isinstance(found, LabelEngine):
+            names = quotes([question.name for question in found.questions], 5)
+            raise ServiceError(422, "multi_label", REFUSED.format(model=found.key[0], questions=names))
+        return found
+
+    async def answering(self, model: str | None = None, version: str | None = None) -> AnyEngine:
         """Return the engine of a model, for its default version or the named one. It is loaded if necessary.
 
         Raises:
@@ -102,7 +115,7 @@ class Registry:
         if model is None:
             if version is None:
                 return self.default
-            model = self.default.version.model
+            model = self.default.key[0]
         if version is None and model in self._roles.defaults:
             return self._roles.defaults[model]
         published = self._contents.models.get(model)
@@ -121,7 +134,7 @@ class Registry:
     def served_version(self, model: str | None = None) -> Key | None:
         """Return the version that answers for a model, or for requests that name none."""
         engine = self._roles.defaults.get(model) if model else self._roles.default
-        return (engine.version.model, engine.version.version) if engine else None
+        return engine.key if engine else None
 
     def names(self) -> list[str]:
         """Return the published models."""
@@ -159,8 +172,8 @@ class Registry:
             if version.is_observed:
                 observed.setdefault(version.model, []).append(version.version)
         models = [self._model_row(model) for model in self._contents.models]
-        default = self._roles.default.version if self._roles.default else None
-        answering: Answering | None = {"model": default.model, "version": default.version} if default else None
+        default = self._roles.default.key if self._roles.default else None
+        answering: Answering | None = {"model": default[0], "version": default[1]} if default else None
         folder = self._contents.identity
         return {
             "default": answering,
@@ -180,13 +193,13 @@ class Registry:
                 state, reason = "altered", _altered_text(altered)
             roles = sorted(meant.get(key, ()))
             row: PublishedVersion = {"version": version, "state": state, "meant_as": roles, "reason": reason}
-            if (engine := self._engines.get(key)) and engine.version.act_alone:
-                row["act_alone"] = engine.version.act_alone
+            if (engine := self._engines.get(key)) and engine.card.act_alone:
+                row["act_alone"] = engine.card.act_alone
             versions.append(row)
         now, (shadow, recalibrated) = self._roles.defaults.get(model), self._roles.beside(model)
         return {
             "model": model,
-            "default": now.version.version if now else None,
+            "default": now.key[1] if now else None,
             "shadow": shadow,
             "recalibrated": recalibrated,
             "versions": versions,
@@ -244,7 +257,7 @@ class Registry:
                     wanted.setdefault((model, version), set()).add(role)
         return wanted
 
-    async def _pin(self, key: Key) -> Engine:
+    async def _pin(self, key: Key) -> AnyEngine:
         engine = await self._loader.load(key)
         if engine is None:
             raise self._not_ready(*key)

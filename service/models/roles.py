@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from service.models.engine import Engine
+from service.models.label_engine import AnyEngine, LabelEngine
 from service.models.loader import Loader
 from service.models.shadow import Shadow
 from trueodds.bundle import MODEL, SLOTS, Contents, Key, Slot
@@ -19,9 +20,9 @@ class Roles:
 
     def __init__(self, loader: Loader, max_waiting: int) -> None:
         """Make the roles. `max_waiting` is the number of inputs that may wait for a shadow."""
-        self.default: Engine | None = None
+        self.default: AnyEngine | None = None
         """Engine that answers requests that name no model."""
-        self.defaults: dict[str, Engine] = {}
+        self.defaults: dict[str, AnyEngine] = {}
         """Engine that answers for each model."""
         self.shadows: dict[Place, Shadow] = {}
         self._loader, self._max_waiting = loader, max_waiting
@@ -71,36 +72,39 @@ class Roles:
             shadow = self._loader.engines.get((model, getattr(contents, slot) or ""))
             if shadow is not None and followed is not None and (why := _unlike(shadow, followed, slot)):
                 words = "cannot shadow" if slot == "shadow" else "is not a recalibration of"
-                texts.append(f"{model}/{shadow.version.version} {words} {followed.version.version}: {why}")
+                texts.append(f"{model}/{shadow.key[1]} {words} {followed.key[1]}: {why}")
         return texts
 
-    def _follow(self, place: Place, shadow: Engine | None) -> None:
+    def _follow(self, place: Place, shadow: AnyEngine | None) -> None:
         """Let `shadow` score the inputs that the model's default answers."""
         model, slot = place
         followed, now = self.defaults.get(model), self.shadows.get(place)
-        if shadow is None or followed is None or shadow is followed or _unlike(shadow, followed, slot):
+        fits = shadow is not None and followed is not None and not _unlike(shadow, followed, slot)
+        if not fits or shadow is followed or not isinstance(shadow, Engine):
             self.drop_shadow(place)
         elif now is None or now.version.version != shadow.version.version:
             self.drop_shadow(place)
             self.shadows[place] = shadow.shadowing(slot, self._max_waiting)
             self.shadows[place].start()
         for engine in self._loader.engines.values():
-            if engine.version.model == model:
+            if engine.key[0] == model:
                 beside = [self.shadows[model, s] for s in SLOTS if (model, s) in self.shadows]
                 engine.shadows = beside if engine is followed else []
 
-    def _end_role(self, engine: Engine) -> None:
+    def _end_role(self, engine: AnyEngine) -> None:
         if self.default is engine:
             self.default = None
-        if self.defaults.get(engine.version.model) is engine:
-            del self.defaults[engine.version.model]
+        if self.defaults.get(engine.key[0]) is engine:
+            del self.defaults[engine.key[0]]
 
     def _end(self, key: Key) -> None:
         self._loader.end(self._loader.engines.pop(key).close())
 
 
-def _unlike(one: Engine, other: Engine, slot: Slot) -> str:
+def _unlike(one: AnyEngine, other: AnyEngine, slot: Slot) -> str:
     """Return why one engine cannot be judged beside another: inputs, classes or, for a calibrator, the net; else ""."""
+    if isinstance(one, LabelEngine) or isinstance(other, LabelEngine):
+        return "a model of independent labels has no shadows; publish it without --role shadow"
     if one.input != other.input or one.version.classes != other.version.classes:
         return "it takes other inputs or has other classes"
     return "it has another net" if slot == "recalibrated" and one.card.files[MODEL] != other.card.files[MODEL] else ""

@@ -10,20 +10,25 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from service.errors import ServiceError
 from service.http import error_answers, keys
 from service.http.json_body import JSON
 from service.models.calls import PredictionCall, PredictionResult, acting_rows
 from service.models.engine import Engine
+from service.models.label_engine import PREDICATE, LabelEngine, LabelResult
 from service.models.set_answers import SetAnswers, answer_sets, rule_of
 from service.predict import predict_schemas, request_body
 from service.predict.options import PredictOptions
-from service.predict.predict_schemas import Abstention, Prediction, Predictions, Sets, Top
+from service.predict.predict_schemas import Abstention, LabelPredictions, Prediction, Predictions, Sets, Top
 from service.runtime import runtime_of
+from service.settings import Settings
 from trueodds.bundle.risk_coverage import LEVEL, RiskCoverage
 from trueodds.calibrators.conformal import SetRule
 
 LARGE_ANSWER = 20_000
 """Number of probabilities from which encoding takes over a millisecond and runs in a thread."""
+OF_CLASSES = ("top_k", "logits", "abstain_below", "set")
+"""Options about exclusive classes."""
 
 
 fast = APIRouter()
@@ -36,7 +41,7 @@ fast = APIRouter()
     summary="Predict class probabilities",
     openapi_extra={"requestBody": predict_schemas.BODY, "parameters": predict_schemas.PARAMETERS, **keys.NEEDS_KEY},
     responses={
-        200: {"model": Predictions},
+        200: {"model": Predictions | LabelPredictions},
         **error_answers.document_errors(
             _400="not JSON, not .npy, or a broken multipart form",
             _404="unknown model or version",
@@ -66,10 +71,15 @@ async def predict(request: Request) -> Response:
     Every prediction is on disk before the answer is sent. You may give an input an id of your own: `ids` in JSON, or
     the header `x-prediction-id` for a single input. The same id with the same input returns the stored answer; with
     another input it is refused with 409.
+
+    A model of independent labels has `answers` in place of classes: the probability that each label is true. They need
+    not sum to 1. Send a truth to /feedback with the id and the answer's name as `question`.
     """
     keys.check(request, "predict")
     runtime, options = runtime_of(request), PredictOptions.of(request)
-    engine = await runtime.registry.engine(options.model, options.version)
+    engine = await runtime.registry.answering(options.model, options.version)
+    if isinstance(engine, LabelEngine):
+        return await answer_labels(request, options, engine, runtime.settings)
     with engine:
         request.state.version = engine.version.model, engine.version.version
         rule = None if options.set is None else rule_of(engine, options.set)
@@ -114,6 +124,51 @@ def encode(
         tree["classes"] = list(engine.version.classes)
     if options.abstain_below is not None:
         tree["abstention"] = abstention(options.abstain_below, engine.card.risk_coverage)
+    return orjson.dumps(tree)
+
+
+async def answer_labels(request: Request, options: PredictOptions, engine: LabelEngine, settings: Settings) -> Response:
+    """Answer a call to a model of independent labels.
+
+    Raises:
+        ServiceError: 422 for an option about exclusive classes; also as `QueuedEngine.predict`.
+    """
+    for name in OF_CLASSES:
+        if getattr(options, name) not in (None, False):
+            message = f"{name} is of exclusive classes, and {engine.key[0]} has independent labels; leave it out"
+            raise ServiceError(422, "multi_label", message)
+    with engine:
+        request.state.version = engine.key
+        call, time = await request_body.read_call(request, options, engine.input, settings)
+        result = await engine.predict(call, seconds=time.seconds, left=time.left, is_gone=request.is_disconnected)
+    large = result.probabilities_NL.size > LARGE_ANSWER
+    content = result, options, engine, call
+    body = await asyncio.to_thread(encode_labels, *content) if large else encode_labels(*content)
+    return Response(body, media_type=JSON)
+
+
+def encode_labels(result: LabelResult, options: PredictOptions, engine: LabelEngine, call: PredictionCall) -> bytes:
+    """Encode the answer of a model of independent labels as JSON."""
+    names = [question.name for question in engine.questions]
+    predictions: list[dict[str, Any]] = []
+    for row, (id_, p_L) in enumerate(zip(result.ids, result.probabilities_NL.tolist(), strict=True)):
+        answers = [{"type": PREDICATE, "name": name, "probability": p} for name, p in zip(names, p_L, strict=True)]
+        predictions.append({"id": id_, "answers": answers})
+        if row in result.repeats:
+            predictions[-1] |= {"repeated": True, "version": result.repeats[row]}
+    for row, remarks in engine.input.remarks(call.inputs).items():
+        predictions[row] |= remarks
+    model, version = engine.key
+    tree: dict[str, Any] = {
+        "request_id": call.request_id,
+        "model": model,
+        "version": version,
+        "predictions": predictions,
+    }
+    if call.columns:
+        tree["columns"] = dict(call.columns)
+    if options.classes:
+        tree["classes"] = list(engine.card.classes)
     return orjson.dumps(tree)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, with_config
 from typing_extensions import TypedDict
@@ -157,6 +157,45 @@ class Predictions(_Answers, total=False):
     classes: Annotated[list[str], Field(description="With classes=true: class names of the version that answers.")]
     abstention: Annotated[Abstention, Field(description="With abstain_below.")]
     sets: Annotated[Sets, Field(description="With set.")]
+
+
+class LabelAnswer(TypedDict):
+    """Answer to the question of one label, as a decision model answers a predicate."""
+
+    type: Literal["predicate"]
+    name: Annotated[str, Field(description="Name of the question: send it to /feedback as `question`.")]
+    probability: Annotated[float, Field(description="Calibrated probability that the label is true.")]
+
+
+class _LabelPrediction(TypedDict):
+    id: Annotated[str, Field(description="Send it to /feedback with each truth, as soon as you know it.")]
+    answers: Annotated[list[LabelAnswer], Field(description="One per label, in the order of the labels.")]
+
+
+class LabelPrediction(_LabelPrediction, total=False):
+    """Answers for one input."""
+
+    repeated: Annotated[bool, Field(description="This id was answered before, and these are the stored answers.")]
+    version: Annotated[str, Field(description="Version that gave repeated answers.")]
+    truncated: Annotated[dict[str, int], Field(description="Present if the text is longer than the model reads.")]
+
+
+class _LabelPredictions(TypedDict):
+    request_id: str
+    model: str
+    version: str
+    predictions: list[LabelPrediction]
+
+
+@with_config(ConfigDict(title="LabelPredictions"))
+class LabelPredictions(_LabelPredictions, total=False):
+    """Answers of a model of independent labels, in the order of the instances. Each was stored before it was sent."""
+
+    columns: Annotated[
+        dict[str, str],
+        Field(description="Columns or names that are spelled differently from the model's features, by feature name."),
+    ]
+    classes: Annotated[list[str], Field(description="With classes=true: the labels of the version that answers.")]
 
 
 def _describe(form: Format) -> str:

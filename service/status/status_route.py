@@ -80,9 +80,9 @@ async def ready(request: Request) -> Response:
     if runtime.settings.read_only:
         await runtime.check_store()
         return _health(Health(status="ready"))
-    version = runtime.engine.version
+    model, version = runtime.registry.default.key
     await runtime.check_store()
-    health = Health(status="ready", model=version.model, version=version.version)
+    health = Health(status="ready", model=model, version=version)
     if runtime.registry.away:
         health.problem = (
             "the bucket of models cannot be read, so the copies fetched earlier are served; see GET /models"

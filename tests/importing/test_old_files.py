@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.importing.models import Linear, float_tensor, graph_of, vectors
 from tests.importing.test_conversion import rows, scored, softmax
-from trueodds.bundle.bundle import same_answers
+from trueodds.bundle.stored_bundle import same_answers
 from trueodds.calibrators import Temperature
 from trueodds.importing import folding
 from trueodds.importing.errors import ModelFileError

@@ -39,14 +39,16 @@ Examples:
 
 from trueodds.bundle.act_alone import ActAlone, Decision
 from trueodds.bundle.audit_log import AuditLogError, Change, Reason, user
-from trueodds.bundle.bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, Bundle, BundleError, Infer, why_none, write_none
+from trueodds.bundle.bundle import Bundle, write_none
 from trueodds.bundle.card import METRICS, POSITIVE_EDGES, Card, Description, Golden, Reference
 from trueodds.bundle.card_sets import CardSets
 from trueodds.bundle.contents import Contents, Key
+from trueodds.bundle.label_bundle import LabelBundle, load_bundle
 from trueodds.bundle.published import PublishedModels, open_models
 from trueodds.bundle.risk_coverage import RiskCoverage, RiskCoveragePoint
 from trueodds.bundle.storage.locks import BusyError
 from trueodds.bundle.storage.objects import BucketError
+from trueodds.bundle.stored_bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, BundleError, Infer, why_none
 from trueodds.processes.choices import DEFAULT, RECALIBRATED, SHADOW, SLOTS, WAITING, Role, Slot
 
 __all__ = [
@@ -75,6 +77,7 @@ __all__ = [
     "Golden",
     "Infer",
     "Key",
+    "LabelBundle",
     "PublishedModels",
     "Reason",
     "Reference",
@@ -83,6 +86,7 @@ __all__ = [
     "RiskCoveragePoint",
     "Role",
     "Slot",
+    "load_bundle",
     "open_models",
     "user",
     "why_none",

@@ -7,9 +7,6 @@ version.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -18,46 +15,30 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import ValidationError
 
 from trueodds import calibrators
 from trueodds.bundle.act_alone import ActAlone
-from trueodds.bundle.card import CalibratorDistribution, Card, Description, Golden, Reference
+from trueodds.bundle.card import CalibratorDistribution, Card, Description, Reference
 from trueodds.bundle.model_card import model_card
+from trueodds.bundle.stored_bundle import (
+    CALIBRATOR,
+    CARD,
+    NO_BUNDLE,
+    SETS,
+    BundleError,
+    GoldenRow,
+    StoredBundle,
+    check_classes,
+    read_card,
+    write_files,
+)
 from trueodds.calibrators.conformal import ConformalSets, digest_of
-from trueodds.errors import MissingExtraError, UserError
-from trueodds.files import naming, read_json, sha256, write_json, write_text
-from trueodds.inputs import InputError, Inputs
-from trueodds.sums.inputs import Array
-
-MODEL = "model.onnx"
-"""File of a bundle with the graph, from inputs to logits."""
-CALIBRATOR = "calibrator.json"
-"""File of a bundle with the fitted calibrator, from logits to probabilities."""
-SETS = "conformal.json"
-"""File of a bundle with the calibration scores of its conformal sets, if it has sets."""
-CARD = "card.json"
-"""File of a bundle with its card: the input, the classes, the test numbers, and the hashes of the other files."""
-MODEL_CARD = "MODEL_CARD.md"
-"""File of a bundle with the card as a page for people."""
-NO_BUNDLE = "NO_BUNDLE.txt"
-"""File that explains why a folder for a bundle is empty."""
-GOLDEN_TOLERANCE = 1e-3
-"""Tolerance of a logit, absolute and relative, or of a probability.
-
-Processors differ in the last bits, wrong models by more.
-"""
-
-Infer = Callable[[Inputs], npt.NDArray[np.floating]]
-"""Function from inputs (N, ...) to logits (N, C)."""
-
-
-class BundleError(UserError, ValueError):
-    """The bundle must not be served. The message says what is wrong and where."""
+from trueodds.files import naming, read_json, write_text
+from trueodds.inputs import Inputs
 
 
 @dataclass(frozen=True)
-class Bundle:
+class Bundle(StoredBundle[calibrators.Calibrator]):
     """A loaded bundle whose hashes are checked.
 
     `check_golden` also checks its answers; it needs a function that runs the model. The example in `trueodds.bundle`
@@ -71,26 +52,8 @@ class Bundle:
         no/such/folder/card.json is missing: no/such/folder is not a complete bundle
     """
 
-    directory: Path
-    """Folder of the bundle."""
-    card: Card
-    """Card of the bundle."""
-    calibrator: calibrators.Calibrator
-    """Calibrator that turns logits into probabilities."""
-    version: str
-    """Version: the first 12 hex digits of the card's SHA-256."""
     conformal: ConformalSets | None = None
     """Calibration scores of its conformal sets, from which the sets of any level follow. None: it has no sets."""
-
-    @property
-    def model_path(self) -> Path:
-        """Path of the ONNX file."""
-        return self.directory / MODEL
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Names of the files, the card last."""
-        return (*_required_files(self.card), CARD)
 
     @classmethod
     def write(
@@ -139,49 +102,24 @@ class Bundle:
             tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as folder,
             naming(out, aside := Path(folder)),
         ):
-            shutil.copyfile(model, aside / MODEL)
-            write_json(aside / CALIBRATOR, calibrator.to_json())
-            for name, data in description.input.files_beside.items():
-                (aside / name).write_bytes(data)
-            (aside / MODEL_CARD).write_text(
-                model_card(description, calibrator, reference), encoding="utf-8", newline="\n"
-            )
-            sets_files = () if conformal is None else (SETS,)
-            if conformal is not None:
-                write_json(aside / SETS, conformal.to_json())
-            files = (MODEL, CALIBRATOR, MODEL_CARD, *sets_files, *description.input.beside)
             logits_NC = np.asarray(golden_logits)[None]
             whose = calibrators.origin(calibrator)
-            stated = {name: getattr(description, name) for name in Description.model_fields}
-            card = Card(
-                **stated,
-                files={name: sha256(aside / name) for name in files},
-                golden=Golden(
-                    input_b64=base64.b64encode(description.input.encode(golden_input)).decode(),
-                    logits=logits_NC[0].tolist(),
-                    probabilities=calibrator(logits_NC)[0].tolist(),
-                ),
+            write_files(
+                aside,
+                model,
+                calibrator.to_json(),
+                description,
+                model_card(description, calibrator, reference),
+                GoldenRow(golden_input, logits_NC[0], calibrator(logits_NC)[0]),
                 reference=reference,
-                calibrator_distribution=None if whose is None else CalibratorDistribution(**whose._asdict()),
+                distribution=None if whose is None else CalibratorDistribution(**whose._asdict()),
+                sets=None if conformal is None else conformal.to_json(),
             )
-            write_json(aside / CARD, card.model_dump())
             whole = cls.load(aside)
             whole.check_golden(lambda _: logits_NC)
             if trial is not None:
                 trial(whole)
             return whole.move_to(out)
-
-    def move_to(self, out: Path) -> Bundle:
-        """Move the files to the folder `out` on the same file system, the card last, and load them there.
-
-        Raises:
-            OSError: `out` cannot be written.
-        """
-        out.mkdir(exist_ok=True)
-        (out / CARD).unlink(missing_ok=True)
-        for name in self.files:
-            (self.directory / name).replace(out / name)
-        return self.load(out)
 
     def promising(self, promise: ActAlone | None, out: Path) -> Bundle:
         """Write a copy of the bundle to the folder `out` with a promise to act alone, or without one.
@@ -217,74 +155,16 @@ class Bundle:
         """
         directory = Path(directory)
         place = place or str(directory)
+        card, version = read_card(directory, place)
+        check_classes(card, place)
         try:
-            raw = (directory / CARD).read_bytes()
-            card = Card.model_validate_json(raw)
-            for name in _required_files(card):
-                actual, stated = sha256(directory / name), card.files.get(name)
-                if actual != stated:
-                    raise BundleError(f"{place}/{name} has sha256 {actual}, its card says {stated}: altered or damaged")
             calibrator = calibrators.from_json(read_json(directory / CALIBRATOR))
-        except (FileNotFoundError, NotADirectoryError) as error:
-            if reason := why_none(directory):
-                raise BundleError(f"{place} holds no bundle: {reason}") from None
-            file = f"{place}/{Path(error.filename).name}"
-            raise BundleError(f"{file} is missing: {place} is not a complete bundle") from None
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "the file"
-            raise BundleError(f"{place}/{CARD}: {where}: {first['msg']}") from None
-        except BundleError:
-            raise
         except ValueError as error:
             raise BundleError(f"{place}/{CALIBRATOR}: {error}") from None
-        try:
-            beside = {name: (directory / name).read_bytes() for name in card.input.beside}
-            card = card.model_copy(update={"input": card.input.with_files(beside)})
-        except (InputError, MissingExtraError) as error:
-            raise BundleError(f"{place}: {error}") from None
         if calibrator.classes not in (None, len(card.classes)):
             problem = f"{place}/{CALIBRATOR} was fitted on {calibrator.classes} classes, but {CARD} names"
             raise BundleError(f"{problem} {len(card.classes)}: put back the calibrator of this model")
-        conformal = _read_sets(directory, place, card, calibrator)
-        return cls(directory, card, calibrator, hashlib.sha256(raw).hexdigest()[:12], conformal)
-
-    def golden_input(self) -> Inputs:
-        """Return the stored input as a batch of one.
-
-        Raises:
-            BundleError: The card's input kind cannot decode it.
-        """
-        try:
-            data = base64.b64decode(self.card.golden.input_b64, validate=True)
-            return self.card.input.decode(data, "the golden input")
-        except binascii.Error as error:
-            raise BundleError(f"{self.directory / CARD}: the golden input is not base64: {error}") from None
-        except InputError as error:
-            raise BundleError(f"{self.directory / CARD}: {error}") from None
-
-    def check_golden(self, infer: Infer) -> None:
-        """Run the stored input, and compare the result with the stored answer.
-
-        Raises:
-            BundleError: The number of classes differs, or a logit or probability is off by more than the tolerance.
-        """
-        logits_NC = infer(self.golden_input())
-        if logits_NC.shape != (1, len(self.card.classes)):
-            shape = f"{logits_NC.shape}, expected (1, {len(self.card.classes)}), one logit per class"
-            raise BundleError(f"{self.model_path} answers with shape {shape}")
-        self._check_near("logits", logits_NC[0].astype(np.float64), self.card.golden.logits)
-        # Calibrate the stored logits: today's differ in the last bits, and an isotonic fit may step between them.
-        probabilities_C = self.calibrator([self.card.golden.logits])[0]
-        self._check_near("probabilities", probabilities_C, self.card.golden.probabilities)
-
-    def _check_near(self, name: str, actual_C: Array, expected: list[float]) -> None:
-        """Compare numbers with the stored ones."""
-        if len(expected) != len(actual_C):  # allclose would broadcast a single number
-            raise BundleError(f"{self.directory / CARD}: {len(expected)} golden {name}, expected {len(actual_C)}")
-        if not same_answers(actual_C, expected):
-            off = float(np.abs(actual_C - np.asarray(expected)).max())
-            raise BundleError(f"{self.directory}: golden {name} differ by {off:.2g}: not the model that was exported")
+        return cls(directory, card, calibrator, version, _read_sets(directory, place, card, calibrator))
 
 
 def _read_sets(directory: Path, place: str, card: Card, calibrator: calibrators.Calibrator) -> ConformalSets | None:
@@ -312,33 +192,8 @@ def _read_sets(directory: Path, place: str, card: Card, calibrator: calibrators.
     return sets
 
 
-def same_answers(one: npt.ArrayLike, other: npt.ArrayLike) -> bool:
-    """Return whether logits (..., C) are nearly equal, or, for log-probabilities, whether the probabilities are.
-
-    The logarithm of a probability of 1e-6 changes by 0.1 if the last digit of its float32 sum changes.
-    """
-    if np.allclose(one, other, rtol=GOLDEN_TOLERANCE, atol=GOLDEN_TOLERANCE):
-        return True
-    with np.errstate(over="ignore"):
-        p, q = (np.exp(np.asarray(logits, np.float64)) for logits in (one, other))
-    are_probabilities = all(np.allclose(some.sum(axis=-1), 1, atol=GOLDEN_TOLERANCE) for some in (p, q))
-    return are_probabilities and np.allclose(p, q, rtol=0, atol=GOLDEN_TOLERANCE)
-
-
-def _required_files(card: Card) -> list[str]:
-    """Return the files that a bundle must have besides its card. Old bundles have no MODEL_CARD.md."""
-    stated = [name for name in (MODEL_CARD, SETS) if name in card.files]
-    return [MODEL, CALIBRATOR, *stated, *card.input.beside]
-
-
 def write_none(folder: Path, why: str) -> None:
     """Empty a folder for a bundle, and write the reason why there is none."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     write_text(folder / NO_BUNDLE, f"{why}\n")
-
-
-def why_none(folder: Path) -> str:
-    """Return the reason why a folder holds no bundle; "" if none is given."""
-    path = folder / NO_BUNDLE
-    return path.read_text(encoding="utf-8").strip() if path.is_file() else ""

@@ -161,6 +161,8 @@ class Description(_Part):
     """Positive one of two classes."""
     ordered: bool = Field(default=False, exclude_if=lambda value: not value)
     """Whether the classes are levels, the lowest first. The entry is left out otherwise."""
+    multilabel: bool = Field(default=False, exclude_if=lambda value: not value)
+    """Whether the classes are independent yes/no labels. The entry is left out otherwise."""
     input: Input
     method: str
     training: dict[str, Any]
@@ -183,10 +185,27 @@ class Description(_Part):
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:
+        self._check_labels()
         self.positive_class()
         if self.ordered:
             check_level_names(self.classes)
         return self
+
+    def _check_labels(self) -> None:
+        """Check that independent labels have no properties of exclusive classes.
+
+        Raises:
+            ValueError: They have one.
+        """
+        given = {
+            "positive": self.positive,
+            "ordered": self.ordered,
+            "risk_coverage": self.risk_coverage,
+            "act_alone": self.act_alone,
+            "sets": self.sets,
+        }
+        if self.multilabel and (wrong := next((name for name, value in given.items() if value), None)):
+            raise ValueError(f"{wrong} is of exclusive classes, and multilabel is true; leave out one")
 
     def positive_class(self) -> PositiveClass | None:
         """Return the positive class with its position among the classes; None if there is none."""

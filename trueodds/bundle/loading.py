@@ -6,13 +6,14 @@ from pathlib import Path
 
 from trueodds import calibrators
 from trueodds.bundle.bundle import Bundle
+from trueodds.bundle.label_bundle import LabelBundle, load_bundle
 from trueodds.calibrators import Calibrator, MultilabelPlatt
 from trueodds.files import FileError, read_json
 
 ALLOWED = "allowed are the JSON file that calibrator.save wrote, and the folder of a bundle"
 
 
-def load(path: str | Path) -> Calibrator | MultilabelPlatt | Bundle:
+def load(path: str | Path) -> Calibrator | MultilabelPlatt | Bundle | LabelBundle:
     """Load a calibrator from its JSON file, or a bundle from its folder.
 
     Nothing in the file is executed. A bundle's hashes are checked.
@@ -22,7 +23,8 @@ def load(path: str | Path) -> Calibrator | MultilabelPlatt | Bundle:
             `trueodds import` wrote.
 
     Returns:
-        The calibrator, or the bundle. A bundle has its calibrator as `bundle.calibrator`.
+        The calibrator, or the bundle. A bundle has its calibrator as `bundle.calibrator`. That of a model of
+        independent labels is a `trueodds.bundle.LabelBundle`.
 
     Raises:
         FileError: There is no such file or folder, or the file holds no calibrator.
@@ -39,7 +41,7 @@ def load(path: str | Path) -> Calibrator | MultilabelPlatt | Bundle:
     """
     path = Path(path)
     if path.is_dir():
-        return Bundle.load(path)
+        return load_bundle(path)
     if not path.exists():
         raise FileError(f"{path} does not exist; {ALLOWED}. Check the path")
     try:

@@ -40,7 +40,7 @@ def model_card(description: Description, calibrator: Calibrator, reference: Refe
     """Return the text of the file. Equal arguments give equal texts."""
     sections = {
         "Intended use": _use(description),
-        "Training data and method": _training(description),
+        "Training data and method": training_section(description),
         "Metrics": _metrics(description),
         "Calibration": _calibration(description, calibrator, reference),
         **_sets(description),
@@ -75,25 +75,26 @@ def _front_matter(description: Description) -> dict[str, Any]:
 
 def _use(description: Description) -> str:
     kind, classes = description.input, description.classes
-    listed = ", ".join(map(_code, classes[:SHOWN]))
+    listed = ", ".join(map(inline_code, classes[:SHOWN]))
     more = f", and {len(classes) - SHOWN} more, which `card.json` lists" if len(classes) > SHOWN else ""
     lines = [
-        f"Gives each {kind.noun} ({_code(kind.size)}) a calibrated probability for each of {len(classes)} classes:"
-        f" {listed}{more}.",
+        f"Gives each {kind.noun} ({inline_code(kind.size)}) a calibrated probability for each of {len(classes)}"
+        f" classes: {listed}{more}.",
         "The probabilities add up to 1 over these classes, also for an input that belongs to none of them.",
     ]
     if description.ordered:
         lines.insert(1, "The classes are levels, the lowest first.")
     if description.positive is not None:
-        lines.insert(1, f"The positive class is {_code(description.positive)}.")
+        lines.insert(1, f"The positive class is {inline_code(description.positive)}.")
     return "\n".join(lines)
 
 
-def _training(description: Description) -> str:
-    lines = [f"Method: {_code(description.method)}."]
+def training_section(description: Description) -> str:
+    """Return the section on training data and method."""
+    lines = [f"Method: {inline_code(description.method)}."]
     for name, digest in (("data", description.data_sha256), ("code", description.code_sha256)):
         if digest:
-            lines.append(f"SHA-256 of the {name}: {_code(digest)}.")
+            lines.append(f"SHA-256 of the {name}: {inline_code(digest)}.")
     if description.training:
         lines += [
             "",
@@ -112,11 +113,11 @@ def _acting(description: Description) -> dict[str, str]:
     lines = [promise.words, promise.evidence]
     if promise.tags:
         rows = [
-            (_code(tag or UNTAGGED_GROUP), "never acts" if at is None else f"{at:.6g}")
+            (inline_code(tag or UNTAGGED_GROUP), "never acts" if at is None else f"{at:.6g}")
             for tag, at in promise.tags.items()
         ]
         rows.append(("any other", "never acts" if promise.threshold is None else f"{promise.threshold:.6g}"))
-        lines += ["", _markdown(("tag", "acts from"), rows)]
+        lines += ["", markdown_table(("tag", "acts from"), rows)]
     lines += [
         "",
         "It holds as long as the confidences above the threshold and their error rate stay the same. The service"
@@ -141,10 +142,12 @@ def _sets(description: Description) -> dict[str, str]:
         rows.append((f"{rule.level:.6g}", f"{min(rule.floors):.4f}", *on_test))
     first = description.sets.rules[0]
     lines = [
-        f"Method: {_code(first.method)}, on {first.calibration_rows:,} rows that did not fit the calibrator. A set of a"
-        " level holds the true class with that probability, for rows of the same population.",
+        f"Method: {inline_code(first.method)}, on {first.calibration_rows:,} rows that did not fit the calibrator. A"
+        " set of a level holds the true class with that probability, for rows of the same population.",
         "",
-        _markdown(("level", "lowest sound coverage", "test coverage, 95% interval", "mean size", "lowest class"), rows),
+        markdown_table(
+            ("level", "lowest sound coverage", "test coverage, 95% interval", "mean size", "lowest class"), rows
+        ),
         "",
         "The level is the coverage on average over calibrations and rows. The coverage of one calibration is above the"
         " lowest sound coverage in 95% of calibrations. It may be lower for one class, one kind of input or one set"
@@ -152,7 +155,7 @@ def _sets(description: Description) -> dict[str, str]:
     ]
     for rule in description.sets.rules:
         if rule.unlimited_classes and rule.method == "class":
-            few = ", ".join(_code(description.classes[k]) for k in rule.unlimited_classes[:SHOWN])
+            few = ", ".join(inline_code(description.classes[k]) for k in rule.unlimited_classes[:SHOWN])
             lines.append(f"In every set of level {rule.level:g}, because they have too few calibration rows: {few}.")
     return {"Conformal sets": "\n".join(lines)}
 
@@ -168,7 +171,7 @@ def _metrics(description: Description) -> str:
     rows = [
         (NAMES[name], _value(name, before), _value(name, after)) for name in NAMES if name in before or name in after
     ]
-    table = _markdown(("metric", "before calibration", "after"), rows)
+    table = markdown_table(("metric", "before calibration", "after"), rows)
     return f"Measured on {_rows(description)}{interval}.{binned}\n\n{table}"
 
 
@@ -177,7 +180,7 @@ def _calibration(description: Description, calibrator: Calibrator, reference: Re
     whose = origin(calibrator)
     source = "" if whose is None else f" of the distribution {whose.name}, version {whose.version}"
     lines = [
-        f"Calibrator: {_code(calibrator.name)}{source}, in `calibrator.json`. It is applied to the logits of"
+        f"Calibrator: {inline_code(calibrator.name)}{source}, in `calibrator.json`. It is applied to the logits of"
         " `model.onnx`."
     ]
     if calibrator.known_groups:
@@ -186,8 +189,8 @@ def _calibration(description: Description, calibrator: Calibrator, reference: Re
         lines.append(f"To load this bundle, install it: `pip install '{whose.requirement}'`.")
     of_positive, label = _numbers(description.metrics.get("after"), "positive"), description.positive
     if label is not None and {"mean_probability", "prevalence"} <= of_positive.keys():
-        p, mean, share = _code(f"p({label})"), of_positive["mean_probability"], of_positive["prevalence"]
-        lines.append(f"{p} is {mean:.2%} on average, and {share:.2%} of the rows are {_code(label)}.")
+        p, mean, share = inline_code(f"p({label})"), of_positive["mean_probability"], of_positive["prevalence"]
+        lines.append(f"{p} is {mean:.2%} on average, and {share:.2%} of the rows are {inline_code(label)}.")
         lines += _against_chance(of_positive, f" of {p}")
     lines += _against_chance(after, " of the more probable class" if of_positive else "")
     if reference is not None:
@@ -209,7 +212,7 @@ def _calibration(description: Description, calibrator: Calibrator, reference: Re
             "",
             f"Selective prediction: answers only above a confidence ({curve.split} rows):",
             "",
-            _markdown(head, rows),
+            markdown_table(head, rows),
         ]
     return "\n".join(lines)
 
@@ -217,7 +220,7 @@ def _calibration(description: Description, calibrator: Calibrator, reference: Re
 def _by_group(calibrator: Calibrator) -> list[str]:
     """Say which groups the calibrator knows, and that the graph does not contain it."""
     known, more = calibrator.known_groups[:SHOWN], len(calibrator.known_groups) - SHOWN
-    names = ", ".join(map(_code, known)) + (f" and {more:,} more" if more > 0 else "")
+    names = ", ".join(map(inline_code, known)) + (f" and {more:,} more" if more > 0 else "")
     return [
         f"It reads the tag of each request and has a temperature for each of these: {names}. Inputs without a tag, or"
         " with another one, get the temperature of all rows. The calibrator is not a part of the graph.",
@@ -301,10 +304,11 @@ def _value(name: str, numbers: Numbers) -> str:
     return f"{numbers[name]:.4f}" + ("" if lower is None or upper is None else f" ({lower:.4f} to {upper:.4f})")
 
 
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
 
 
-def _code(text: str) -> str:
+def inline_code(text: str) -> str:
     """Return inline code, whatever the text contains."""
     return f"`{' '.join(text.replace('`', chr(39)).split())}`"

@@ -18,20 +18,22 @@ from typing import Literal, TypeVar
 
 from trueodds.bundle import changing
 from trueodds.bundle.audit_log import Change, Reason
-from trueodds.bundle.bundle import CARD, Bundle, BundleError
 from trueodds.bundle.card import Card
 from trueodds.bundle.changing import Draft, check_is_published, check_model
 from trueodds.bundle.contents import Contents, Listing, Step, shadow_of
+from trueodds.bundle.label_bundle import LabelBundle, load_bundle
 from trueodds.bundle.storage.bucket import Bucket, cache_of
 from trueodds.bundle.storage.cached import CachedBucket
 from trueodds.bundle.storage.folder import Folder, Single
 from trueodds.bundle.storage.locks import lock
 from trueodds.bundle.storage.objects import is_url
 from trueodds.bundle.storage.storage import Storage
+from trueodds.bundle.stored_bundle import CARD, BundleError
 from trueodds.calibrators import Calibrator
 from trueodds.processes.choices import DEFAULT, MODELS, RECALIBRATED, SHADOW, WAITING, Role, Slot
 
 T = TypeVar("T")
+NO_SHADOWS = "holds a model of independent labels, which has no shadow; publish it as the served version"
 
 
 @dataclass(frozen=True)
@@ -211,11 +213,13 @@ class PublishedModels:
             BundleError: The bundle is damaged, or the published folder of this version is.
         """
         reason = Reason.of(why, who)
-        source = Bundle.load(bundle)
+        source = load_bundle(bundle)
         if source.card.name == DEFAULT:
             raise BundleError(
                 f"{source.directory / CARD}: the name '{DEFAULT}' is reserved for the file that names the default"
             )
+        if role == SHADOW and isinstance(source, LabelBundle):
+            raise BundleError(f"{source.directory} {NO_SHADOWS}")
         folder = self.storage.upload(source)
         self.identify()
         if role is not None or default_model:
@@ -281,6 +285,8 @@ class PublishedModels:
             BundleError: The version answers itself, or `beside` no longer answers.
         """
         key = name, version
+        if isinstance(load_bundle(self.version_folder(name, version)), LabelBundle):
+            raise BundleError(f"{name}/{version} {NO_SHADOWS}")
         self._change(name, Reason.of(why, who), lambda draft: draft.shadow(key, slot, since_ms, beside))
 
     def withdraw(self, name: str, slot: Slot = SHADOW, *, why: str = "", who: str | None = None) -> None:

@@ -9,11 +9,12 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.bundle.bundle import Bundle, BundleError, Infer, same_answers
+from trueodds.bundle.stored_bundle import BundleError, Infer, StoredBundle, same_answers
 from trueodds.inputs import InputError, Inputs, TensorSignature
 
 BATCH, SECONDS = 64, 5.0
@@ -25,7 +26,7 @@ WITHOUT = "export the model without them, and do their preprocessing before rows
 
 
 def check(
-    bundle: Bundle, inputs: Sequence[TensorSignature], outputs: Sequence[TensorSignature], infer: Infer
+    bundle: StoredBundle[Any], inputs: Sequence[TensorSignature], outputs: Sequence[TensorSignature], infer: Infer
 ) -> dict[str, Inputs]:
     """Check a graph's signature, its golden prediction, and its answers to extreme rows of the bundle's kind of input.
 
@@ -65,7 +66,7 @@ def check(
     return answered
 
 
-def check_batch(bundle: Bundle, rows: dict[str, Inputs], infer: Infer) -> None:
+def check_batch(bundle: StoredBundle[Any], rows: dict[str, Inputs], infer: Infer) -> None:
     """Check that a full batch is answered, each row as it is alone. `rows` are those that `check` returns.
 
     Raises:
@@ -85,7 +86,7 @@ def check_batch(bundle: Bundle, rows: dict[str, Inputs], infer: Infer) -> None:
         raise BundleError(f"{problem}; export the model in evaluation mode, with a dynamic batch and its mask")
 
 
-def _logits_of(bundle: Bundle, infer: Infer, rows: Inputs, name: str) -> npt.NDArray[np.floating]:
+def _logits_of(bundle: StoredBundle[Any], infer: Infer, rows: Inputs, name: str) -> npt.NDArray[np.floating]:
     """Run the graph on rows."""
     try:
         logits_NC = infer(rows)

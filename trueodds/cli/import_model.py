@@ -48,6 +48,7 @@ EXAMPLES = (
     "import model.onnx --labelled table.csv --label species --test later.csv",
     "import model.onnx --labelled reviews.csv --input text --tokenizer tokenizer.json",
     "import model.onnx --labelled val.npz --conformal lac --levels .9,.95",
+    "import tagger.onnx --multi-label --labelled photos.csv --classes rain,snow,fog",
 )
 
 
@@ -65,6 +66,11 @@ def add_parser(commands: Subparsers) -> None:
     words = "the classes are levels, the lowest first, such as stars: the report of the service has their figures, and"
     words += " calibrators that keep the order are candidates"
     parser.add_argument("--ordered", action="store_true", help=words)
+    words = (
+        "each output is a yes/no label of its own, with a sigmoid; the rows have a truth for each label, which may be"
+    )
+    words += f" unknown:  {forms.LABEL_ROWS}"
+    parser.add_argument("--multi-label", action="store_true", help=words)
     add_conformal(parser)
     words = f"the maker's own probabilities of the labelled rows, for comparison:  {forms.EXPECTED}"
     parser.add_argument("--expected", type=Path, metavar="FILE", help=words)
@@ -125,7 +131,8 @@ def run(arguments: argparse.Namespace) -> int:
             with contextlib.suppress(OSError):  # it is not empty
                 arguments.out.rmdir()
     published = None
-    print(f"\nBundle: {bundle}; in the same folder: logits.npz, metrics.json and calibrators.csv")
+    beside = "" if arguments.multi_label else "; in the same folder: logits.npz, metrics.json and calibrators.csv"
+    print(f"\nBundle: {bundle}{beside}")
     if arguments.publish:
         models = open_models(arguments.publish)
         key = models.publish(bundle, why="imported").parts[-2:]
@@ -189,7 +196,12 @@ def write(arguments: argparse.Namespace, name: str, folder: Path) -> int:
         tokenizer=arguments.tokenizer,
         max_tokens=arguments.max_tokens,
         max_characters=arguments.max_characters,
+        multilabel=arguments.multi_label,
     )
+    if arguments.multi_label:
+        from trueodds.cli import multi_label
+
+        return multi_label.import_model(arguments, name, folder, options)
     limited.step(f"reading {arguments.labelled}")
     labelled = labelled_rows.read(arguments.labelled, arguments.label, texts=texts)
     test = None
@@ -220,10 +232,10 @@ def _classes(text: str) -> tuple[str, ...]:
 
 def _move(folder: Path, out: Path) -> Path:
     """Move the written files to the folder `out`. Return the bundle's new place."""
-    from trueodds.bundle import Bundle
+    from trueodds.bundle import load_bundle
 
     out.mkdir(exist_ok=True)
-    bundle = Bundle.load(folder / BUNDLE).move_to(out / BUNDLE)
+    bundle = load_bundle(folder / BUNDLE).move_to(out / BUNDLE)
     for file in folder.iterdir():
         if file.is_file():
             file.replace(out / file.name)

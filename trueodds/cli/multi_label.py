@@ -1,10 +1,12 @@
-"""Reports and fits of independent yes/no labels, for the commands with --multi-label."""
+"""Reports, fits and imports of independent yes/no labels, for the commands with --multi-label."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy
@@ -12,6 +14,7 @@ import scipy
 from trueodds.calibrators.affine.label_platt import FOLDS, MultilabelPlatt, cross_fit_arrays
 from trueodds.cli.tables import OptionsError, form_of
 from trueodds.files import write_json, write_text
+from trueodds.processes import limited
 from trueodds.processes.choices import LABEL, TOLERANCE
 from trueodds.reports.options import ReportOptions
 from trueodds.reports.table.multilabel import MOST_LINES, MultilabelReport, report_of_rows
@@ -20,6 +23,9 @@ from trueodds.reports.table.multilabel_rows import MultilabelRows
 from trueodds.reports.table.reading import Form
 from trueodds.reports.words import align, decimal, span
 from trueodds.texts import hide_password, plural, quotes
+
+if TYPE_CHECKING:
+    from trueodds.importing.import_options import ImportOptions
 
 _OF_CLASSES = {
     "--positive": "positive",
@@ -113,6 +119,45 @@ def calibrate(arguments: argparse.Namespace) -> int:
     return 0
 
 
+_OF_IMPORTS = {
+    "--positive": "positive",
+    "--ordered": "ordered",
+    "--conformal": "conformal",
+    "--levels": "levels",
+    "--expected": "expected",
+    "--allow-unseen": "allow_unseen",
+}
+"""Options of `trueodds import` for exclusive classes, and their places in the arguments."""
+
+
+def import_model(arguments: argparse.Namespace, name: str, folder: Path, options: ImportOptions) -> int:
+    """Read the rows of `trueodds import --multi-label`, write the bundle to `folder`, and print the summary."""
+    from trueodds.importing import label_rows
+    from trueodds.importing.label_importer import import_labels
+
+    _refuse(arguments, _OF_IMPORTS)
+    texts, read = options.input == "text", {}
+    for place in filter(None, (arguments.labelled, arguments.test)):
+        limited.step(f"reading {place}")
+        read[place] = label_rows.read(place, options.classes, texts=texts)
+    test = read[arguments.test] if arguments.test else None
+    outcome = import_labels(arguments.model, read[arguments.labelled], folder, name=name, options=options, test=test)
+    card = outcome.bundle.card
+    about = f"{card.name}: {plural(len(card.classes), 'label')}, {card.input.kind} {card.input.size}"
+    lines = [
+        f"{about}; {plural(outcome.calibration, 'calibration row')}, {plural(outcome.after.n, 'test row')}",
+        *(f"note: {note}" for note in card.notes),
+        "",
+        *_comparison(outcome.bundle.calibrator, outcome.before, outcome.after, "the card has all labels"),
+        "",
+        " ".join(
+            [_shared_curve(outcome.bundle.calibrator), outcome.after.reading, *outcome.bundle.calibrator.warnings]
+        ),
+    ]
+    print("\n".join(lines))
+    return 0
+
+
 def _lines(
     arguments: argparse.Namespace,
     calibrator: MultilabelPlatt,
@@ -121,6 +166,29 @@ def _lines(
     how: str,
     from_p: bool,
     extreme: int,
+) -> list[str]:
+    """Format the comparison with what was read, how it was measured, and the reading."""
+    read = " Probabilities are converted to logits." if from_p else ""
+    if extreme:
+        read += (
+            f" Probabilities of 0 and 1 ({extreme:,} here) count as {SMALLEST:g} and 1 - {SMALLEST:g}, which can"
+            " flatten the curves: give logits, or probabilities that are not rounded."
+        )
+    kept = []
+    if before.whole.nll is not None and after.whole.nll is not None and after.whole.nll >= before.whole.nll:
+        kept = ["The log loss does not fall on rows that the fit did not see: keep the model's own probabilities."]
+    about = f"{arguments.logits}: {plural(before.n, 'row')}, {plural(before.labels, 'label')}; {how}.{read}"
+    return [
+        about,
+        "",
+        *_comparison(calibrator, before, after, "calibrator.json, report-after.html"),
+        "",
+        " ".join([*kept, _shared_curve(calibrator), after.reading, *calibrator.warnings]),
+    ]
+
+
+def _comparison(
+    calibrator: MultilabelPlatt, before: MultilabelReport, after: MultilabelReport, where_all: str
 ) -> list[str]:
     """Format the comparison: all labels, then each label with its curve."""
     head = ("", "log loss", "95% interval", "Brier", "ECE estimate", "95% interval", "labels marked")
@@ -149,31 +217,17 @@ def _lines(
     lines = align(of_labels, "<>>>>>>>>")
     more = len(lines) - 1 - MOST_LINES
     if more > 0:
-        lines = [*lines[: MOST_LINES + 1], f"and {plural(more, 'more label')}: calibrator.json, report-after.html"]
-    read = " Probabilities are converted to logits." if from_p else ""
-    if extreme:
-        read += (
-            f" Probabilities of 0 and 1 ({extreme:,} here) count as {SMALLEST:g} and 1 - {SMALLEST:g}, which can"
-            " flatten the curves: give logits, or probabilities that are not rounded."
-        )
-    shared = (
+        lines = [*lines[: MOST_LINES + 1], f"and {plural(more, 'more label')}: {where_all}"]
+    return [*align(rows, "<" * len(head)), "", *lines]
+
+
+def _shared_curve(calibrator: MultilabelPlatt) -> str:
+    """Describe the curve that all labels share, and the spread of those of single labels."""
+    return (
         f"The shared curve has the slope {decimal(calibrator.slope)} and the offset {decimal(calibrator.offset)};"
         f" slopes of labels spread by {100 * calibrator.slope_spread:.0f}% around it, offsets by"
         f" {calibrator.offset_spread:.2f}."
     )
-    kept = []
-    if before.whole.nll is not None and after.whole.nll is not None and after.whole.nll >= before.whole.nll:
-        kept = ["The log loss does not fall on rows that the fit did not see: keep the model's own probabilities."]
-    about = f"{arguments.logits}: {plural(before.n, 'row')}, {plural(before.labels, 'label')}; {how}.{read}"
-    return [
-        about,
-        "",
-        *align(rows, "<" * len(head)),
-        "",
-        *lines,
-        "",
-        " ".join([*kept, shared, after.reading, *calibrator.warnings]),
-    ]
 
 
 def _form(arguments: argparse.Namespace) -> Form:

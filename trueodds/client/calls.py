@@ -32,6 +32,7 @@ from trueodds.client.queries import ObserveOptions, PredictOptions, ReportQuery,
 from trueodds.client.responses import (
     CallError,
     DeleteSummary,
+    LabelPredictions,
     LabelSummary,
     ModelVersion,
     ObservationSummary,
@@ -145,11 +146,69 @@ class Calls:
             >>> predictions.probabilities_NC.shape, len(predictions.ids), predictions.classes[:3]
             ((2, 10), 2, ('0', '1', '2'))
         """
+        trees = yield from self._predict(_predictions_of, _join, inputs, ids, rows, dict(options))
+        predictions = _join(trees)
+        if predictions.notes:
+            warnings.warn(" ".join(predictions.notes), UserWarning, stacklevel=2)
+        return predictions
+
+    @Call
+    def predict_labels(
+        self,
+        inputs: Any,
+        *,
+        ids: Iterable[str] | None = None,
+        rows: int = 256,
+        model: str | None = None,
+        version: str | None = None,
+        tag: str | None = None,
+    ) -> Steps[LabelPredictions]:
+        """Ask a model of independent labels for the calibrated probability of each label.
+
+        Args:
+            inputs: One row or many, as `predict` takes them.
+            ids: Your own ids, one for each row, unique for the model.
+            rows: Largest number of rows in one request.
+            model: Name of the model; default is the service's.
+            version: Version that answers; default is the served one.
+            tag: Tag of all rows, for the reports.
+
+        Returns:
+            The predictions, in the order of the inputs.
+
+        Raises:
+            ConfigError: The inputs or the ids cannot be sent.
+            CallError: The service refused a request or did not answer, or the model has exclusive classes.
+        """
+        options = {"model": model, "version": version, "tag": tag}
+        given = {name: value for name, value in options.items() if value is not None}
+        trees = yield from self._predict(_labels_of, LabelPredictions.read, inputs, ids, rows, given)
+        return LabelPredictions.read(trees)
+
+    def _predict(
+        self,
+        reader: Callable[[int], Callable[[Any], dict[str, Any]]],
+        join: Callable[[list[dict[str, Any]]], Predictions | LabelPredictions],
+        inputs: Any,
+        ids: Iterable[str] | None,
+        rows: int,
+        options: dict[str, Any],
+    ) -> Steps[list[dict[str, Any]]]:
+        """Send rows to /predict, in as many requests as needed. Return the answers.
+
+        Args:
+            reader: Returns a reader of one answer with this many rows.
+            join: Joins the answers that came before an error.
+            inputs: The rows.
+            ids: Ids of the rows.
+            rows: Largest number of rows in one request.
+            options: Query of each request.
+        """
         trees: list[dict[str, Any]] = []
         answered, query = 0, {**options, "classes": True}
         try:
             for chunk in _chunks(_with_ids(instances_of(inputs), ids), rows):
-                read = _predictions_of(len(chunk))
+                read = reader(len(chunk))
                 tree = yield from self._endpoint.read(read, "POST", "/predict", query=query, **_body(chunk))
                 trees.append(tree)
                 answered += len(chunk)
@@ -158,13 +217,10 @@ class Calls:
         except (CallError, ConfigError, OSError) as error:
             if not trees:
                 raise
-            raise _interruption(error, trees, answered) from error
+            raise _interruption(error, join(trees), answered) from error
         if not trees:
             raise ConfigError("the inputs are empty; expected one row or more")
-        predictions = _join(trees)
-        if predictions.notes:
-            warnings.warn(" ".join(predictions.notes), UserWarning, stacklevel=2)
-        return predictions
+        return trees
 
     @Call
     def feedback(
@@ -819,7 +875,24 @@ def _predictions_of(count: int) -> Callable[[Any], dict[str, Any]]:
     """Return a reader of /predict that requires an answer with this many rows."""
 
     def read(tree: Any) -> dict[str, Any]:
+        if "answers" in tree["predictions"][0]:
+            words = f"{tree['model']} has independent labels, and its answers are stored; call client.predict_labels"
+            raise CallError("multi_label", words)
         if len(predictions := Predictions.read([tree])) != count:
+            raise ValueError(f"{plural(len(predictions), 'prediction')} to {plural(count, 'row')}")
+        return dict(tree)
+
+    return read
+
+
+def _labels_of(count: int) -> Callable[[Any], dict[str, Any]]:
+    """Return a reader of /predict that requires answers to labels, for this many rows."""
+
+    def read(tree: Any) -> dict[str, Any]:
+        if "answers" not in tree["predictions"][0]:
+            words = f"{tree['model']} has exclusive classes, and its answers are stored; call client.predict"
+            raise CallError("multi_label", words)
+        if len(predictions := LabelPredictions.read([tree])) != count:
             raise ValueError(f"{plural(len(predictions), 'prediction')} to {plural(count, 'row')}")
         return dict(tree)
 
@@ -835,7 +908,7 @@ def _join(trees: list[dict[str, Any]]) -> Predictions:
         raise CallError("other_classes", message) from None
 
 
-def _interruption(error: Exception, trees: list[dict[str, Any]], count: int) -> CallError:
+def _interruption(error: Exception, predictions: Predictions | LabelPredictions, count: int) -> CallError:
     """Build the error for a failure after the first request.
 
     It holds the stored answers, whose ids are needed for their labels.
@@ -844,7 +917,7 @@ def _interruption(error: Exception, trees: list[dict[str, Any]], count: int) -> 
     message = f"{cause.message}. {plural(count, 'row was', 'rows were')} answered before: see the error's `answered`"
     rest = {"status": cause.status, "request_id": cause.request_id, "details": cause.details}
     failure = CallError(cause.code, f"from row {count} on: {message}", **rest)  # type: ignore[arg-type]
-    failure.answered = _join(trees)
+    failure.answered = predictions
     return failure
 
 

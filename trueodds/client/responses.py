@@ -46,7 +46,7 @@ class CallError(UserError):
 
         self.details = details or {}
 
-        self.answered: Predictions | None = None
+        self.answered: Predictions | LabelPredictions | None = None
 
     def __str__(self) -> str:
         return f"{self.message} (request {self.request_id})" if self.request_id and self.status else self.message
@@ -131,6 +131,45 @@ class Predictions:
             else None,
             groups=tuple(row.get("group") for row in rows) if any("group" in row for row in rows) else None,
             columns={name: own for tree in trees for name, own in tree.get("columns", {}).items()},
+        )
+
+
+@dataclass(frozen=True)
+class LabelPredictions:
+    """Calibrated probabilities of independent labels, one row per input in the order of the inputs."""
+
+    ids: tuple[str, ...]
+    """Ids of the predictions. Send them with each truth as soon as it is available."""
+    probabilities_NL: npt.NDArray[np.float64]
+    """Probability that each label is true. Rows need not sum to 1."""
+    labels: tuple[str, ...]
+    """Names of the columns."""
+    questions: tuple[str, ...]
+    """Question of each label: `question` of `client.feedback`."""
+    model: str
+    version: str
+    repeated: dict[int, str] = field(default_factory=dict)
+    """Rows whose id had been answered before. They hold the stored answer; the value is the version that gave it."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @classmethod
+    def read(cls, trees: Sequence[dict[str, Any]]) -> LabelPredictions:
+        """Build the predictions from one answer of /predict or from several.
+
+        Raises:
+            LookupError, TypeError, ValueError: The trees are not answers of a model of independent labels.
+        """
+        rows = [row for tree in trees for row in tree["predictions"]]
+        return cls(
+            ids=tuple(row["id"] for row in rows),
+            probabilities_NL=np.array([[a["probability"] for a in row["answers"]] for row in rows], np.float64),
+            labels=tuple(trees[0]["classes"]),
+            questions=tuple(answer["name"] for answer in rows[0]["answers"]),
+            model=trees[0]["model"],
+            version=trees[0]["version"],
+            repeated={n: row["version"] for n, row in enumerate(rows) if row.get("repeated")},
         )
 
 

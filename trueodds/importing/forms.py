@@ -6,6 +6,11 @@ from typing import Any
 
 ROWS = "an .npz with x and y, a folder of class folders, a .csv or .parquet table"
 """Labelled rows."""
+LABEL_ROWS = (
+    "an .npz with x and y (rows, labels), or a .csv or .parquet table with a column y_NAME for each label; truths"
+    " are 0, 1, and NaN or an empty cell if not known"
+)
+"""Rows with truths of independent labels."""
 EXPECTED = "an .npy, an .npz with p, or a .csv or .parquet table with a column for each class, by name"
 """The maker's own probabilities."""
 LOGITS = (

@@ -127,3 +127,5 @@ class ImportOptions:
     """tokenizer.json of a text model."""
     max_tokens: int | None = None
     max_characters: int | None = None
+    multilabel: bool = False
+    """The output has one number for each independent yes/no label: a logit, or a sigmoid's probability."""

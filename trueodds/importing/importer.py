@@ -11,6 +11,7 @@ from typing import Any
 
 from trueodds import calibrators, logits
 from trueodds.bundle import METRICS, MODEL, Bundle, BundleError, CardSets, Description, Reference, RiskCoverage, trial
+from trueodds.bundle.stored_bundle import StoredBundle
 from trueodds.calibrators import conformal
 from trueodds.calibrators.conformal import ConformalSets, SetSettings
 from trueodds.calibrators.selection import Selection, default_candidates
@@ -220,7 +221,7 @@ def _write_bundle(
             raise ModelFileError(f"the service would refuse the bundle of {name}: {problem}") from None
 
 
-def try_bundle(bundle: Bundle) -> None:
+def try_bundle(bundle: StoredBundle[Any]) -> None:
     """Load a bundle's graph as the service does, and check its answers, row by row and in a full batch.
 
     Raises:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import onnxruntime as ort
+import scipy
 from google.protobuf.message import EncodeError
 from onnx import TensorProto, compose, helper, numpy_helper
 
@@ -26,9 +27,14 @@ from trueodds.importing.signature import BATCH, FLOATS, ModelFile, TensorInfo
 from trueodds.importing.understanding import TOKENS_OPTION, Interpretation
 from trueodds.inputs import ImageInput, Input, Inputs, TextInput
 
-Form = Literal["logits", "probabilities", "logit", "probability"]
-"""Content of an output: a column for each of several classes, or one column for the second of two classes."""
-PROBABILITIES = ("probabilities", "probability")
+Form = Literal["logits", "probabilities", "logit", "probability", "label logits", "label probabilities"]
+"""Content of an output.
+
+A column for each of several classes, one column for the second of two classes, or one for each independent label.
+"""
+PROBABILITIES = ("probabilities", "probability", "label probabilities")
+OF_LABELS = ("label logits", "label probabilities")
+"""Forms of an output of independent labels."""
 SINGLE = ("logit", "probability")
 """Forms of an output with one column."""
 LOGITS = "logits"
@@ -104,7 +110,7 @@ class Sample:
     def classes(self) -> int:
         """Number of logits in a row."""
         count: int = self.values_NC.shape[1]
-        return max(2, count)
+        return count if self.form in OF_LABELS else max(2, count)
 
     def near(self, one_NC: Array, other_NC: Array) -> bool:
         """Return whether two answers of this form are equal except for rounding."""
@@ -274,7 +280,8 @@ def _run_sample(meaning: Interpretation, model: Model) -> Sample:
     if isinstance(kind, TextInput):
         _check_lengths(ready, kind, path)
     output, values_NC, taken = _output(ready, meaning)
-    return Sample(meaning, taken, output, values_NC, _form(output, values_NC, path))
+    form = _label_form(output, values_NC, path) if meaning.file.options.multilabel else _form(output, values_NC, path)
+    return Sample(meaning, taken, output, values_NC, form)
 
 
 def _check_lengths(ready: ort.InferenceSession, kind: TextInput, path: Path) -> None:
@@ -355,11 +362,21 @@ def _form(output: TensorInfo, values_NC: Array, path: Path) -> Form:
     if inside and len(sums_N):
         low, high = sums_N.min(), sums_N.max()
         problem = f"{path}: each value of {output.name!r} lies in [0, 1], and rows sum to {low:.3g} .. {high:.3g}"
-        cure = (
-            "give the output before the sigmoid (--output); use one model for each label if labels can occur together"
-        )
+        cure = "give --multi-label if labels can occur together, or the output before the sigmoid (--output)"
         raise ModelFileError(f"{problem}: these are neither logits nor probabilities of exclusive classes; {cure}")
     return "logits"
+
+
+def _label_form(output: TensorInfo, values_NL: Array, path: Path) -> Form:
+    """Return the content of an output of independent labels, by its values for the sample."""
+    numbers_NL = np.nan_to_num(values_NL.astype(np.float64))
+    if (numbers_NL < -ROUNDING).any() or (numbers_NL > 1 + ROUNDING).any():
+        return "label logits"
+    tolerance = SUM_TOLERANCE.get(FLOATS.get(output.type, ""), 1e-3)
+    if numbers_NL.shape[1] > 1 and np.abs(numbers_NL.sum(axis=1) - 1).max() <= tolerance:
+        problem = f"{path}: the values of {output.name!r} lie in [0, 1], and every row sums to 1"
+        raise ModelFileError(f"{problem}, as those of exclusive classes do; leave out --multi-label")
+    return "label probabilities"
 
 
 def _with_logits(ready: Model, sample: Sample) -> Model:
@@ -374,7 +391,9 @@ def _with_logits(ready: Model, sample: Sample) -> Model:
             nodes("Mul", nodes.constant([[0.0, 1.0] if form == "logit" else [-1.0, 1.0]], np.float64))
         if form == "probability":
             nodes("Add", nodes.constant([[1.0, 0.0]], np.float64))
-        if form in PROBABILITIES:
+        if form == "label probabilities":
+            _log_odds(nodes, HALF_STEP[output.type])
+        elif form in PROBABILITIES:
             least = SMALLEST if form == "probabilities" else HALF_STEP[output.type]
             own = nodes.last
             floored = nodes("Max", nodes.constant(least, np.float64))
@@ -389,6 +408,24 @@ def _with_logits(ready: Model, sample: Sample) -> Model:
         graph = helper.make_graph(nodes.nodes, "logits", [taken], [logits], nodes.constants)
         mapping = [(PREFIX + output.name, BEHIND + "output")]
         return compose.merge_models(ready, _model(graph, file), mapping, outputs=[LOGITS])
+
+
+def _log_odds(nodes: _Nodes, least: float) -> None:
+    """Append ln p - ln(1 - p), with p at least `least` from 0 and 1. A value that is not a probability becomes NaN."""
+    own = nodes.last
+    nodes("Less", nodes.constant(-ROUNDING, np.float64))
+    below, nodes.last = nodes.last, own
+    nodes("Greater", nodes.constant(1 + ROUNDING, np.float64))
+    outside, nodes.last = nodes("Or", below), own
+    nodes("Max", nodes.constant(least, np.float64))
+    inside = nodes("Min", nodes.constant(1 - least, np.float64))
+    nodes("Neg")
+    others = nodes("Add", nodes.constant(1.0, np.float64))
+    nodes.last = inside
+    nodes("Div", others)
+    odds = nodes("Log")
+    nodes.last = outside
+    nodes("Where", nodes.constant(np.nan, np.float64), odds)
 
 
 def _try_rewritten(sample: Sample, model: Model, *, spinning: bool = True) -> ServableModel:
@@ -479,7 +516,8 @@ def _logits_alone(sample: Sample, rewritten: ort.InferenceSession) -> Array:
     logits_NC = np.concatenate([_run(rewritten, meaning.kind, row[None])[0] for row in some])
     what, alone_NC, together_NC = "logits", logits_NC, _run(rewritten, meaning.kind, some)[0]
     if sample.form in PROBABILITIES:  # the logarithm of a small probability magnifies its last digit
-        what, alone_NC, together_NC = "probabilities", np.exp(logits_NC), np.exp(together_NC)
+        inverse = scipy.special.expit if sample.form in OF_LABELS else np.exp
+        what, alone_NC, together_NC = "probabilities", inverse(logits_NC), inverse(together_NC)
     if not sample.near(alone_NC, together_NC):
         off = float(np.nanmax(np.abs(alone_NC - together_NC)))
         cure = "export it in evaluation mode, with a dynamic batch"
@@ -493,13 +531,14 @@ def _logits_alone(sample: Sample, rewritten: ort.InferenceSession) -> Array:
 
 def _notes(sample: Sample) -> tuple[str, ...]:
     output, form, values_NC = sample.output, sample.form, sample.values_NC
-    if form == "logits":
+    if form in ("logits", "label logits"):
         return ()
     if form == "logit":
         return (f"The output {output.name!r} is one logit, of the second class: the first one's is 0.",)
     what = "rows that sum to 1" if form == "probabilities" else "one column from 0 to 1"
-    note = f"The output {output.name!r} holds probabilities ({what}), not logits. They are converted to logits by log."
-    if zeros := float(((values_NC <= 0) | (values_NC >= 1 if form == "probability" else False)).mean()):
+    what, by = ("one for each label", "logit") if form == "label probabilities" else (what, "log")
+    note = f"The output {output.name!r} holds probabilities ({what}), not logits. They are converted to logits by {by}."
+    if zeros := float(((values_NC <= 0) | (values_NC >= 1 if form != "probabilities" else False)).mean()):
         extreme = (
             f"{zeros:.0%} of its probabilities are exactly 0 or 1. For those a calibrator cannot find out which are"
         )

@@ -18,16 +18,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from trueodds import calibrators
 from trueodds.bundle.audit_log import FILE as LOG
 from trueodds.bundle.audit_log import AuditLogError, Change, log_of, parse, role_of
-from trueodds.bundle.bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, Bundle, BundleError
 from trueodds.bundle.card import Card
 from trueodds.bundle.contents import IDENTITY, Key, Listing
 from trueodds.bundle.storage.objects import BucketError, ChangedError, Entry, Objects
 from trueodds.bundle.storage.storage import Storage, T, Verb
 from trueodds.bundle.storage.whole import copy, is_whole, keep
+from trueodds.bundle.stored_bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, BundleError, StoredBundle, check_classes
 from trueodds.calibrators import Calibrator
 from trueodds.inputs import KINDS
 from trueodds.processes.choices import DEFAULT, ROLES
@@ -153,8 +154,11 @@ class Bucket(Storage):
         file = CARD
         try:
             card = Card.model_validate_json(files[f"{place}/{file}"])
+            check_classes(card, f"{self.place}/{place}")
             file = CALIBRATOR
             return card, calibrators.from_json(json.loads(files[f"{place}/{file}"]))
+        except BundleError:
+            raise
         except KeyError:
             raise BundleError(f"{self.place}/{place}/{file} is missing") from None
         except ExtensionError as error:
@@ -179,7 +183,7 @@ class Bucket(Storage):
                 return answer
         raise BucketError(f"{self.place}: others have changed the same model {TRIES} times; try again")
 
-    def upload(self, source: Bundle) -> Path:
+    def upload(self, source: StoredBundle[Any]) -> Path:
         """Upload a bundle, its card last. The upload of a killed publisher is completed."""
         key = source.card.name, source.version
         there = self._snapshot(fresh=True).files(key)

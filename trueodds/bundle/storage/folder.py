@@ -10,13 +10,15 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 from trueodds.bundle.audit_log import log_of, repair
-from trueodds.bundle.bundle import Bundle, BundleError
 from trueodds.bundle.contents import Key, Listing
+from trueodds.bundle.label_bundle import load_bundle
 from trueodds.bundle.storage.locks import lock, lock_file
 from trueodds.bundle.storage.storage import Storage, T, Verb
 from trueodds.bundle.storage.whole import copy, keep
+from trueodds.bundle.stored_bundle import BundleError, StoredBundle
 from trueodds.files import naming
 from trueodds.processes.choices import DEFAULT, ROLES
 from trueodds.texts import NAME
@@ -67,7 +69,7 @@ class Folder(Storage):
                         _replace(self.path / name, data)
         return answer
 
-    def upload(self, source: Bundle) -> Path:
+    def upload(self, source: StoredBundle[Any]) -> Path:
         """Copy a bundle.
 
         One publisher of a model copies at a time, so other unfinished folders are left over from killed ones.
@@ -76,7 +78,7 @@ class Folder(Storage):
         target, is_new = self.folder(key), not self.folder(key).parent.exists()
         if target.exists():
             try:
-                Bundle.load(target)
+                load_bundle(target)
             except BundleError as error:
                 raise BundleError(f"{error}. Remove {target} and publish again") from None
             return target
@@ -111,7 +113,7 @@ class Single(Storage):
     def list(self) -> Listing:
         """Return the one model and version, once the folder holds a complete bundle."""
         if self._listing is None:
-            bundle = Bundle.load(self.path)
+            bundle = load_bundle(self.path)
             name, version = bundle.card.name, bundle.version
             texts: dict[str, bytes] = {DEFAULT: f"{name}/{version}\n".encode()}
             self._listing = Listing(self.given_place, {name: frozenset({version})}, texts.get, lambda _: 0.0)

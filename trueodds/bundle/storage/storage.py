@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from trueodds.bundle.bundle import Bundle, BundleError
+from trueodds.bundle.bundle import Bundle
 from trueodds.bundle.card import Card
 from trueodds.bundle.contents import Contents, Key, Listing, Step
+from trueodds.bundle.stored_bundle import BundleError, StoredBundle
 from trueodds.calibrators import Calibrator
 
 T = TypeVar("T")
@@ -68,7 +69,7 @@ class Storage(ABC):
         """
         raise self._refusal()
 
-    def upload(self, source: Bundle) -> Path:
+    def upload(self, source: StoredBundle[Any]) -> Path:
         """Publish a bundle without a role, completely or not at all. Return its folder on this machine.
 
         Raises:

@@ -12,9 +12,11 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from trueodds.bundle.bundle import Bundle, BundleError
 from trueodds.bundle.contents import Key
+from trueodds.bundle.label_bundle import load_bundle
+from trueodds.bundle.stored_bundle import BundleError, StoredBundle
 from trueodds.files import naming
 
 
@@ -47,7 +49,7 @@ def keep(target: Path, key: Key, fill: Callable[[Path], None], *, prefix: str, p
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def copy(source: Bundle, aside: Path) -> None:
+def copy(source: StoredBundle[Any], aside: Path) -> None:
     """Copy a bundle's files to a folder. The call returns when they are on the disk."""
     for name in source.files:
         shutil.copyfile(source.directory / name, aside / name)
@@ -81,5 +83,5 @@ def _put_in_place(aside: Path, target: Path, key: Key) -> None:
 
 
 def _content(folder: Path, place: str | None = None) -> Key:
-    bundle = Bundle.load(folder, place)
+    bundle = load_bundle(folder, place)
     return bundle.card.name, bundle.version

@@ -209,7 +209,7 @@ def _of_columns(path: Path, form: Form, prefer: Scale | None) -> tuple[Sequence[
         row, label = np.argwhere(np.isnan(value_NL))[0]
         cell = f"{path}, row {row + FIRST:,}, column {prefix + names[label]!r}"
         raise FileError(f"{cell} is empty; only a truth ({TRUTH}{names[label]}) may be unknown: leave out this row")
-    truths = [_truths(path, TRUTH + name, table.texts[TRUTH + name]) for name in names]
+    truths = [truths_of(path, TRUTH + name, table.texts[TRUTH + name]) for name in names]
     return names, scale, value_NL, np.stack(truths, axis=1)
 
 
@@ -227,8 +227,12 @@ def _scale(path: Path, header: Sequence[str], form: Form, prefer: Scale | None) 
     return present[0]
 
 
-def _truths(path: Path, column: str, cells: Texts) -> Array:
-    """Convert a column of truths to 0, 1, and NaN for an empty cell."""
+def truths_of(path: Path, column: str, cells: Texts) -> Array:
+    """Convert a column of truths to 0, 1, and NaN for an empty cell.
+
+    Raises:
+        FileError: A cell is none of these.
+    """
     value_V = np.full(len(cells.values), np.nan)
     for code, value in enumerate(cells.values):
         text = without_point(value).lower()

@@ -1,0 +1,33 @@
+"""Real, tiny bundles of independent labels: one matrix product with a curve for each label."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from tests.importing.test_multilabel import NAMES, WEIGHTS, tagger
+from trueodds.bundle import Description, LabelBundle
+from trueodds.calibrators import MultilabelPlatt
+from trueodds.inputs import VectorInput
+
+
+def write_labels(out: Path, *, name: str = "tagger", slope: float = 0.5) -> LabelBundle:
+    """Write the bundle of `tagger` with the curves sigma(slope z + offset), one offset for each label."""
+    x = np.array([1.0, -2.0], np.float32)
+    curves = MultilabelPlatt([slope] * 3, [-0.5, 0.0, 0.25], slope, 0.0, 0.0, 0.1, NAMES)
+    description = Description(
+        name=name,
+        classes=[*NAMES],
+        multilabel=True,
+        input=VectorInput(features=["heat", "damp"]),
+        method="imported",
+        training={},
+        metrics={},
+        data_sha256="",
+        code_sha256="",
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        graph = tagger(Path(folder) / "tagger.onnx")
+        return LabelBundle.write(out, graph, curves, description, golden_input=x, golden_logits=x @ WEIGHTS)

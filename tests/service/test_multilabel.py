@@ -1,0 +1,247 @@
+"""Models of independent labels: /predict, truths of single labels, and the report on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import trueodds
+from service.app import create_app
+from service.settings import Settings
+from tests.importing.test_multilabel import NAMES, WEIGHTS
+from tests.service.app_client import Client
+from tests.service.label_bundle import write_labels
+from tests.service.test_process import server
+from tests.service.tiny_bundle import write_bundle
+from trueodds.bundle import BundleError, LabelBundle, open_models
+from trueodds.client import CallError
+
+QUESTIONS = [f"tagger-{name}" for name in NAMES]
+OFFSETS = np.array([-0.5, 0.0, 0.25])
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> LabelBundle:
+    return write_labels(tmp_path / "bundle")
+
+
+@pytest.fixture
+def settings(tmp_path: Path, bundle: LabelBundle) -> Settings:
+    open_models(tmp_path / "models").publish(bundle.directory)
+    return Settings(models=tmp_path / "models", store=tmp_path / "store.sqlite", threads=1)
+
+
+@pytest.fixture
+def client(settings: Settings) -> Iterator[Client]:
+    with Client(create_app(settings)) as client:
+        yield client
+
+
+def rows(count: int) -> Any:
+    return np.random.default_rng(7).normal(0, 2, (count, 2)).astype(np.float32)
+
+
+def probabilities(x: Any, slope: float = 0.5) -> Any:
+    """sigma(slope z + offset), by hand."""
+    return 1 / (1 + np.exp(-(slope * (x.astype(np.float64) @ WEIGHTS) + OFFSETS)))
+
+
+def answered(client: Client, x: Any, **more: Any) -> tuple[list[str], Any]:
+    tree = client.send("/predict", {"instances": x.tolist(), **more})
+    assert all([a["name"] for a in one["answers"]] == QUESTIONS for one in tree["predictions"])
+    return [one["id"] for one in tree["predictions"]], np.array(
+        [[a["probability"] for a in one["answers"]] for one in tree["predictions"]]
+    )
+
+
+def test_each_label_has_its_own_probability(client: Client, bundle: LabelBundle) -> None:
+    x = rows(40)
+    _, p_NL = answered(client, x)
+    assert np.allclose(p_NL, probabilities(x), atol=1e-6) and np.ptp(p_NL.sum(axis=1)) > 0.5
+    tree = client.send("/predict", {"instances": x[:1].tolist()}, classes="true")
+    assert (tree["model"], tree["version"], tree["classes"]) == ("tagger", bundle.version, [*NAMES])
+    assert {answer["type"] for answer in tree["predictions"][0]["answers"]} == {"predicate"}
+    assert client.read("/health/ready")["model"] == "tagger" and client.read("/models")["problems"] == []
+
+
+def test_the_live_report_is_the_offline_one(client: Client) -> None:
+    """Truths of single labels, some never known, sent in two calls; one is corrected."""
+    x, rng = rows(250), np.random.default_rng(3)
+    ids, p_NL = answered(client, x)
+    truth_NL = (rng.random(p_NL.shape) < p_NL * [1, 1, 0.6]).astype(float)
+    truth_NL[rng.random(p_NL.shape) < 0.4] = np.nan
+    sent = [
+        {"id": ids[row], "question": QUESTIONS[label], "label": bool(truth_NL[row, label])}
+        for row, label in np.argwhere(~np.isnan(truth_NL)).tolist()
+    ]
+    assert client.send("/feedback", {"labels": sent[1:90]})["stored"] == 89
+    client.send("/feedback", {"labels": [{**sent[0], "label": not sent[0]["label"]}]})
+    client.send("/feedback", {"labels": [{**sent[0], "correct": True}, *sent[90:]]})
+    live = client.read("/multi-label-report", model="tagger")
+    offline = trueodds.report(p_NL, truth_NL, multilabel=True, classes=NAMES).to_dict()
+    assert live["versions"] == dict.fromkeys(QUESTIONS, live["versions"]["tagger-rain"])
+    assert [one["name"] for one in live["by_label"]] == [*NAMES]
+    same = ("n", "labels", "pairs", "level", "binning", "design_effect")
+    assert {key: live[key] for key in same} == pytest.approx({key: offline[key] for key in same})
+    for name in ("nll", "brier", "ece", "ece_lower", "ece_upper", "prevalence", "signed_gap"):
+        assert live["whole"][name] == pytest.approx(offline["whole"][name], abs=1e-9), name
+        for ours, theirs in zip(live["by_label"], offline["by_label"], strict=True):
+            assert ours.get(name) == pytest.approx(theirs.get(name), abs=1e-9), name
+    assert [one["more_than_chance"] for one in live["by_label"]] == [
+        one["more_than_chance"] for one in offline["by_label"]
+    ]
+    for label, name in enumerate(QUESTIONS):
+        one = client.read("/calibration-report", model=name)
+        known_N = ~np.isnan(truth_NL[:, label])
+        assert (one["answers"], one["labelled"]) == (250, known_N.sum())
+        assert one["positive"]["mean_probability"] == pytest.approx(p_NL[known_N, label].mean(), abs=1e-3)
+        assert one["positive"]["nll"] == pytest.approx(live["by_label"][label]["nll"], abs=1e-6)
+    page = client.get("/multi-label-report", headers={"accept": "text/html"})
+    assert page.headers["content-type"].startswith("text/html") and "fog" in page.text
+    assert client.read("/multi-label-report")["pairs"] == live["pairs"]
+
+
+def test_every_label_is_a_question(client: Client, bundle: LabelBundle) -> None:
+    """The overview, the metrics and a stored answer know each label by its question."""
+    (id_, *_), p_NL = answered(client, rows(3), tags=["north", None, None])
+    listed = client.read("/questions")
+    assert {one["question"] for one in listed["questions"]} == {*QUESTIONS} and listed["notices"] == []
+    text = client.get("/metrics").text
+    assert f'trueodds_predictions_total{{model="tagger",version="{bundle.version}"}} 3.0' in text
+    assert f'trueodds_answers{{model="tagger-rain",version="{bundle.version}"}} 3.0' in text
+    stored = client.read(f"/predictions/{id_}", model="tagger-rain")
+    assert stored["tag"] == "north" and stored["probabilities"][1] == pytest.approx(p_NL[0, 0])
+
+
+def test_an_id_is_answered_once(client: Client, tmp_path: Path) -> None:
+    """Also by another version, whose curves differ. Another input is refused."""
+    x = rows(2)
+    _, first_NL = answered(client, x, ids=["a", "b"])
+    second = write_labels(tmp_path / "second", slope=0.8)
+    open_models(tmp_path / "models").publish(second.directory)
+    client.run(client.app.state.runtime.registry.look())
+    tree = client.send("/predict", {"instances": x[[0, 1, 0]].tolist(), "ids": ["a", "b", "c"]})
+    assert tree["version"] == second.version
+    assert [one.get("repeated", False) for one in tree["predictions"]] == [True, True, False]
+    p_NL = np.array([[a["probability"] for a in one["answers"]] for one in tree["predictions"]])
+    assert (p_NL[:2] == first_NL).all() and np.allclose(p_NL[2], probabilities(x[:1], 0.8), atol=1e-6)
+    refused = client.refusal("/predict", {"instances": x[:1].tolist(), "ids": ["b"]}, 409)
+    assert "the id 'b' was used for another input" in refused
+    assert client.read("/calibration-report", model="tagger-fog")["answers"] == 1
+
+
+def test_truths_may_come_first(client: Client) -> None:
+    early = {"id": "later", "question": "tagger-snow", "label": True}
+    assert client.send("/feedback", early)["held"] == 1
+    answered(client, rows(1), ids=["later"])
+    assert client.read("/multi-label-report", model="tagger")["pairs"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("set", "0.9"), ("top_k", "2"), ("abstain_below", "0.5"), ("logits", "true")]
+)
+def test_options_of_classes_are_refused(client: Client, name: str, value: str) -> None:
+    words = client.refusal("/predict", {"instances": [[0, 0]]}, 422, **{name: value})
+    assert words == f"{name} is of exclusive classes, and tagger has independent labels; leave it out"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/calibration-report",
+        "/calibration-report?model=tagger",
+        "/v2/models/tagger",
+        "/admin/labelled.npz?model=tagger",
+    ],
+)
+def test_doors_of_classes_refuse_the_model(client: Client, path: str) -> None:
+    answered(client, rows(1))
+    words = client.read(path, 422)
+    text = words["error"]["message"] if isinstance(words["error"], dict) else words["error"]
+    assert "tagger has independent labels" in text and "tagger-rain" in text
+    assert client.refusal("/feedback", {"id": "x" * 8, "model": "tagger", "label": "rain"}, 404)
+
+
+def test_a_report_without_truths_says_so(client: Client) -> None:
+    assert "is missing" not in client.read("/multi-label-report", 404)["error"]["message"]
+    answered(client, rows(1))
+    assert "no answer of tagger has a truth yet" in client.read("/multi-label-report", 404)["error"]["message"]
+    assert "no answers to yes/no questions" in client.read("/multi-label-report", 404, model="cat")["error"]["message"]
+
+
+def test_a_shadow_is_refused(client: Client, tmp_path: Path) -> None:
+    """It would never be scored. A role file that somebody wrote is a problem of the models, and answers go on."""
+    models, second = open_models(tmp_path / "models"), write_labels(tmp_path / "second", slope=0.8)
+    with pytest.raises(BundleError, match="holds a model of independent labels, which has no shadow"):
+        models.publish(second.directory, "shadow")
+    models.publish(second.directory, None)
+    with pytest.raises(BundleError, match="which has no shadow"):
+        models.shadow("tagger", second.version)
+    (tmp_path / "models" / "tagger" / "shadow").write_text(f"{second.version}\n")
+    client.run(client.app.state.runtime.registry.look())
+    assert any("no shadows" in problem for problem in client.read("/models")["problems"])
+    answered(client, rows(2))
+
+
+def test_a_label_with_the_name_of_a_model_is_refused(tmp_path: Path) -> None:
+    models = open_models(tmp_path / "models")
+    models.publish(write_bundle(tmp_path / "a", name="tagger-rain"))
+    settings = Settings(models=tmp_path / "models", store=tmp_path / "store.sqlite", threads=1)
+    with Client(create_app(settings)) as client:
+        models.publish(write_labels(tmp_path / "b").directory)
+        client.run(client.app.state.runtime.registry.look())
+        (problem,) = client.read("/models")["problems"]
+        assert "tagger-rain is the name of a model with the classes" in problem
+
+
+def test_questions_of_another_server_have_the_same_report(client: Client) -> None:
+    """A model on another server that answers the same questions, through /observe/decisions."""
+    x, rng = rows(60), np.random.default_rng(5)
+    p_NL = probabilities(x).round(6)
+    truth_NL = (rng.random(p_NL.shape) < p_NL).astype(float)
+    asked = [{"type": "predicate", "name": name, "instructions": name} for name in NAMES]
+    pairs = [
+        {
+            "id": f"row-{n}",
+            "request": {"model": "other", "input": str(n), "questions": asked},
+            "response": {
+                "model": "other-1",
+                "answers": [
+                    {"type": "predicate", "name": k, "probability": p} for k, p in zip(NAMES, p_L, strict=True)
+                ],
+            },
+        }
+        for n, p_L in enumerate(p_NL.tolist())
+    ]
+    assert client.send("/observe/decisions", {"decisions": pairs})["stored"] == 180
+    truths = [
+        {"id": f"row-{n}", "question": name, "label": bool(truth_NL[n, k])}
+        for n in range(60)
+        for k, name in enumerate(NAMES)
+    ]
+    client.send("/feedback", {"labels": truths})
+    live = client.read("/multi-label-report", model="other-1")
+    offline = trueodds.report(p_NL, truth_NL, multilabel=True, classes=NAMES)
+    assert (live["n"], live["pairs"]) == (60, 180)
+    assert live["whole"]["nll"] == pytest.approx(offline.whole.nll, abs=1e-6)
+    assert live["whole"]["brier"] == pytest.approx(offline.whole.brier, abs=1e-6)
+
+
+def test_the_python_client(settings: Settings, tmp_path: Path) -> None:
+    """Over a real server: labels, several requests, truths, and the doors that refuse."""
+    x = rows(30)
+    with server(tmp_path) as (http, _), trueodds.Client(str(http.base_url).rstrip("/")) as client:
+        answer = client.predict_labels(x, rows=8)
+        assert answer.labels == NAMES and answer.questions == tuple(QUESTIONS) and len(answer) == 30
+        assert np.allclose(answer.probabilities_NL, probabilities(x), atol=1e-6)
+        assert client.feedback(answer.ids[:3], [True, False, True], question=answer.questions[1]).stored == 3
+        again = client.predict_labels(x[:2], ids=["a", "b"])
+        assert client.predict_labels(x[:2], ids=["a", "b"]).repeated == {0: again.version, 1: again.version}
+        with pytest.raises(CallError, match=r"call client\.predict_labels"):
+            client.predict(x[:1])
+        with pytest.raises(CallError, match="tagger has independent labels"):
+            client.report()
