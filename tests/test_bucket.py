@@ -13,12 +13,15 @@ import pytest
 
 from benchmarks.faults.buckets import URL, Store
 from pipeline.__main__ import main
+from tests.service.label_bundle import write_labels
+from tests.service.tiny_bundle import write_bundle
 from tests.test_bundle import make_bundle
-from trueodds.bundle import MODEL, BucketError, Bundle, BundleError, open_models
+from trueodds.bundle import MODEL, BucketError, Bundle, BundleError, load_bundle, open_models
 from trueodds.bundle.storage.bucket import Bucket
 from trueodds.bundle.storage.cached import CachedBucket
 from trueodds.bundle.storage.folder import PUBLISHING
 from trueodds.bundle.storage.objects import Objects
+from trueodds.calibrators.conformal import SetSettings
 
 
 @pytest.fixture
@@ -193,3 +196,15 @@ def test_any_url_is_read(tmp_path: Path, bundles: list[Path], monkeypatch: pytes
     assert Bundle.load(models.version_folder("tiny", version)).version == version
     with pytest.raises(BucketError, match="can only be read"):
         models.publish(bundles[1])
+
+
+def test_a_bundle_with_sets_and_one_of_labels(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each file that some kind of bundle has comes from a bucket to a machine that never had it."""
+    models = open_models(URL)
+    monkeypatch.setenv("TRUEODDS_MODELS_CACHE", str(tmp_path / "elsewhere"))
+    with_sets = write_bundle(tmp_path / "sets", sets=SetSettings.of("lac", {"levels": [0.9]}))
+    for folder in (with_sets, write_labels(tmp_path / "labels").directory):
+        version = models.publish(folder).name
+        there = load_bundle(open_models(URL).version_folder(load_bundle(folder).card.name, version))
+        assert there.version == version
+        assert {file.name for file in there.directory.iterdir()} >= {file.name for file in folder.iterdir()}

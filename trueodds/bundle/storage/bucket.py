@@ -28,7 +28,16 @@ from trueodds.bundle.contents import IDENTITY, Key, Listing
 from trueodds.bundle.storage.objects import BucketError, ChangedError, Entry, Objects
 from trueodds.bundle.storage.storage import Storage, T, Verb
 from trueodds.bundle.storage.whole import copy, is_whole, keep
-from trueodds.bundle.stored_bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, BundleError, StoredBundle, check_classes
+from trueodds.bundle.stored_bundle import (
+    CALIBRATOR,
+    CARD,
+    MODEL,
+    MODEL_CARD,
+    SETS,
+    BundleError,
+    StoredBundle,
+    check_classes,
+)
 from trueodds.calibrators import Calibrator
 from trueodds.inputs import KINDS
 from trueodds.processes.choices import DEFAULT, ROLES
@@ -45,7 +54,7 @@ READINGS = 20
 """Attempts at reading a consistent listing while others write."""
 ASIDE = ".fetching-"
 """Prefix of folders that are being fetched."""
-BUNDLE_FILES = (MODEL, CALIBRATOR, MODEL_CARD, *(name for kind in KINDS for name in kind.beside), CARD)
+BUNDLE_FILES = (MODEL, CALIBRATOR, SETS, MODEL_CARD, *(name for kind in KINDS for name in kind.beside), CARD)
 """Possible files of a bundle, the card last."""
 _SMALL = re.compile(f"{DEFAULT}|{re.escape(IDENTITY)}|{re.escape(LOG)}|{NAME}/(?:{'|'.join(ROLES)}|{re.escape(LOG)})")
 _CARD = re.compile(f"({NAME})/({NAME})/{re.escape(CARD)}")
