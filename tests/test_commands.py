@@ -154,7 +154,7 @@ def ended_unread(words: Sequence[str], *, errors_too: bool = False, unbuffered: 
     variables = environment() | {"PYTHONUNBUFFERED": unbuffered}
     try:
         command = [sys.executable, "-m", *words]
-        done = subprocess.run(command, cwd=ROOT, env=variables, stdout=writer, stderr=errors, text=True, timeout=120)
+        done = subprocess.run(command, cwd=ROOT, env=variables, stdout=writer, stderr=errors, text=True, timeout=300)
     finally:
         os.close(writer)
     return done.returncode, done.stderr

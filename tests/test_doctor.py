@@ -46,7 +46,7 @@ def test_every_line_and_the_exit_status(tmp_path: Path) -> None:
             env=environment() | nobody,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
         lines = done.stdout.splitlines()
         assert done.returncode == 1 and done.stderr == "error: 2 of these checks are wrong\n", done

@@ -73,7 +73,7 @@ def test_the_demos_service_takes_no_keys_from_the_environment(tmp_path: Path, mo
 def test_it_shows_what_it_says_it_will(folder: Path) -> None:
     code = "from pathlib import Path; from pipeline.cli.live_demo import live_demo; live_demo(Path('.demo'), speed=20)"
     process = start(folder, "-c", code)
-    out, err = process.communicate(timeout=270)
+    out, err = process.communicate(timeout=300)
     assert (process.returncode, err) == (0, ""), out
     assert "The page to watch: http://127.0.0.1:" in out and "Open it in a browser." in out
     before, drift, after = out.partition(f"0:{live_demo.DRIFT_AT}   noise {live_demo.NOISE} from now on")
@@ -108,7 +108,7 @@ def test_nothing_is_left_when_it_is_stopped(folder: Path, number: signal.Signals
         os.killpg(process.pid, number)
     else:
         process.send_signal(number)
-    out, err = process.communicate(timeout=90)
+    out, err = process.communicate(timeout=300)
     if number == signal.SIGINT:
         assert (process.returncode, err) == (130, "stopped\n")
         assert "stopping: labels that are due are sent" in out and " labels sent" in out
@@ -125,5 +125,5 @@ def test_it_ends_quietly_when_nobody_reads_on(folder: Path) -> None:
         assert line, process.communicate()
     process.stdout.close()
     with process.stderr as errors:
-        assert (process.wait(30), errors.read()) == (141, "")
+        assert (process.wait(60), errors.read()) == (141, "")
     assert not left(folder)

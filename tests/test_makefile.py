@@ -22,7 +22,7 @@ def test_an_environment_of_another_checkout_is_not_taken_without_a_word(tmp_path
 
     def setup(*more: str) -> subprocess.CompletedProcess[str]:
         command = ["make", "setup", f"VENV={venv}", f"PYTHON={sys.executable}", *more]
-        return subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=60)
+        return subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=300)
 
     refused = setup()
     assert refused.returncode and "runs the code of /elsewhere/checkout" in refused.stderr

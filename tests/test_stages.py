@@ -233,7 +233,7 @@ def test_own_data_are_watched(reproduced: Path, tmp_path: Path) -> None:
 def command(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
     env = {**environment(), "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        [sys.executable, "-m", "pipeline", *arguments], cwd=cwd, env=env, capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "pipeline", *arguments], cwd=cwd, env=env, capture_output=True, text=True, timeout=300
     )
 
 

@@ -54,7 +54,7 @@ def trueodds(
     """The console script in an empty folder; with `python`, the same under that interpreter."""
     command = [str(python), "-m", "trueodds"] if python else [str(installed / "bin" / "trueodds")]
     env = environment() | {"PYTHONPATH": os.pathsep.join(map(str, pythonpath))}
-    return subprocess.run([*command, *words], cwd=installed, env=env, capture_output=True, text=True, timeout=60)
+    return subprocess.run([*command, *words], cwd=installed, env=env, capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_pip_adds_an_extra_to_the_installed_trueodds(installed: Path) -> None:
     """TrueOdds is on no index: pip takes the installed one, and asks the index for the extra's packages alone."""
     python = str(installed / "bin" / "python")
     command = [sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "trueodds[client]"]
-    done = subprocess.run(command, cwd=installed, env=environment(), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=installed, env=environment(), capture_output=True, text=True, timeout=300)
     assert "Requirement already satisfied: trueodds[client]" in done.stdout
     assert "No matching distribution found for trueodds" not in done.stderr
 

@@ -64,7 +64,7 @@ def command(folder: Path, url: object, *options: str) -> list[str]:
 
 
 def replay(folder: Path, url: object, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(folder, url, *options), cwd=ROOT, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command(folder, url, *options), cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
 def counts(out: str) -> tuple[int, int, int]:
@@ -90,7 +90,7 @@ def test_a_replay_ends_with_the_reader_of_its_lines(folder: Path) -> None:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline().startswith("4,000 images of ")
         process.stdout.close()
-        assert (process.wait(30), process.stderr.read()) == (141, "")
+        assert (process.wait(60), process.stderr.read()) == (141, "")
         process.stderr.close()
 
 
@@ -209,7 +209,7 @@ def test_a_service_that_is_killed_meanwhile_loses_and_doubles_nothing(folder: Pa
         time.sleep(1)
         os.kill(process.pid, signal.SIGKILL)
     with server(folder, "--port", url.rpartition(":")[2]) as (client, _):
-        thread.join(30)
+        thread.join(60)
         report = client.get("/calibration-report").json()
     assert not thread.is_alive() and any("does not answer" in line for line in log) and f"{url} answers again" in log
     images, labels, left = counts("\n".join(log))
@@ -224,7 +224,7 @@ def test_ctrl_c_ends_it_in_order(folder: Path) -> None:
             assert process.stdout
             lines = [process.stdout.readline() for _ in range(5)]
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=300)
         report = client.get("/calibration-report").json()
     assert (process.returncode, err) == (130, ""), "".join(lines)
     assert "stopping: labels that are due are sent" in out

@@ -47,4 +47,4 @@ def running() -> Iterator[Environment]:
         ).stdout
         yield dict(line.split("=", 1) for line in text.split("\0") if "=" in line)
     finally:
-        subprocess.run([script, "stop", "--purge"], cwd=ROOT, check=True, timeout=300)
+        subprocess.run([script, "stop", "--purge"], cwd=ROOT, check=True, timeout=1800)

@@ -51,7 +51,7 @@ def kustomized(folder: Path) -> str:
         command = ["kustomize", "build"]
     else:
         pytest.skip("neither kubectl nor kustomize is on the PATH")
-    return subprocess.run([*command, str(folder)], check=True, capture_output=True, text=True, timeout=60).stdout
+    return subprocess.run([*command, str(folder)], check=True, capture_output=True, text=True, timeout=300).stdout
 
 
 def check(objects: list[Object], version: str = VERSIONS[-1]) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import yaml
-from prefect.server.schemas.actions import WorkPoolCreate
 from prefect.utilities.schema_tools import validation
 from prefect.utilities.templating import apply_values, find_placeholders
 from prefect.workers.base import BaseJobConfiguration
@@ -55,6 +54,9 @@ def manifest(tree: dict[str, Any]) -> Object:
 
 def validate(tree: dict[str, Any]) -> None:
     """Raises where Prefect's server, its worker or Kubernetes would refuse it, or would not see a part of it."""
+    # The server takes seconds of each process that collects the tests, so it is loaded here.
+    from prefect.server.schemas.actions import WorkPoolCreate
+
     WorkPoolCreate(name="gpu", type="kubernetes", base_job_template=tree)
     variables = tree["variables"]
     if set(tree) != {"variables", "job_configuration"} or set(variables) != {"type", "properties"}:

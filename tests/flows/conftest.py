@@ -174,7 +174,7 @@ class Prefect:
                 start_new_session=True,
                 preexec_fn=ignore_interrupts,
             )
-        wait_for(lambda: name in server.workers_heard(self.url), 60, lambda: f"worker {name} is not online")
+        wait_for(lambda: name in server.workers_heard(self.url), PATIENCE, lambda: f"worker {name} is not online")
         return worker
 
 
@@ -203,7 +203,7 @@ def ends_in_order(worker: subprocess.Popen[bytes]) -> bool:
     """Whether SIGTERM ends it; it is gone in any case."""
     worker.terminate()
     try:
-        worker.wait(40)
+        worker.wait(PATIENCE)
     except subprocess.TimeoutExpired:
         worker.kill()
         worker.wait()

@@ -29,11 +29,11 @@ def slots_taken(prefect: Prefect) -> int:
 
 def slot_comes_back(prefect: Prefect) -> None:
     """With the end of its lease, at the latest."""
-    wait_for(lambda: slots_taken(prefect) == 0, 100, lambda: "the slot is still taken")
+    wait_for(lambda: slots_taken(prefect) == 0, PATIENCE, lambda: "the slot is still taken")
 
 
-def gone(prefect: Prefect, run: str, seconds: float = 10) -> None:
-    wait_for(lambda: not prefect.processes(run), seconds, lambda: f"orphans: {prefect.processes(run)}")
+def gone(prefect: Prefect, run: str) -> None:
+    wait_for(lambda: not prefect.processes(run), PATIENCE, lambda: f"orphans: {prefect.processes(run)}")
 
 
 def attempts_that_went_on(prefect: Prefect, run: str) -> int:
@@ -42,7 +42,9 @@ def attempts_that_went_on(prefect: Prefect, run: str) -> int:
 
 def retry(prefect: Prefect, run: str) -> None:
     prefect.command("prefect", "flow-run", "retry", run)
-    wait_for(lambda: prefect.run(run)["state_type"] not in {"CRASHED", "CANCELLED"}, 30, lambda: "not scheduled again")
+    wait_for(
+        lambda: prefect.run(run)["state_type"] not in {"CRASHED", "CANCELLED"}, PATIENCE, lambda: "not scheduled again"
+    )
 
 
 @contextmanager
@@ -60,14 +62,14 @@ def kill_training(prefect: Prefect, run: str) -> None:
     """It is gone at the return: who looks at once for the next attempt's training must not find this one, dying."""
     training = prefect.training(run)
     training.kill()
-    wait_for(lambda: not training.is_running(), 10, lambda: "the training cannot be killed")
+    wait_for(lambda: not training.is_running(), PATIENCE, lambda: "the training cannot be killed")
 
 
 def kill_dvc(prefect: Prefect, run: str) -> None:
     training = prefect.training(run)
     (dvc,) = prefect.processes(run, "dvc", "repro")
     dvc.kill()
-    wait_for(lambda: not training.is_running(), 10, lambda: "the training outlived its dvc")
+    wait_for(lambda: not training.is_running(), PATIENCE, lambda: "the training outlived its dvc")
 
 
 def kill_engine(prefect: Prefect, run: str) -> None:
@@ -81,7 +83,7 @@ def test_a_retry_right_after_a_crash_is_not_lost(prefect: Prefect) -> None:
     run = prefect.submit(epochs=30, publish="never")
     prefect.training(run)
     prefect.engine(run).kill()
-    wait_for(lambda: prefect.run(run)["state_type"] == "CRASHED", 60, lambda: prefect.logs(run))
+    wait_for(lambda: prefect.run(run)["state_type"] == "CRASHED", PATIENCE, lambda: prefect.logs(run))
     retry(prefect, run)
     prefect.completed(run)
     log = prefect.home / server.STATE / "worker.log"
@@ -91,14 +93,14 @@ def test_a_retry_right_after_a_crash_is_not_lost(prefect: Prefect) -> None:
 def test_a_worker_that_does_not_poll_is_replaced(prefect: Prefect) -> None:
     prefect.up()  # a busy machine may have ended it: Prefect's worker gives up after some errors in a row
     process = psutil.Process(read_json(prefect.home / server.STATE / "worker.json")["pid"])
-    wait_for(lambda: not process.children(), 60, lambda: f"an earlier run's process lives: {process.children()}")
+    wait_for(lambda: not process.children(), PATIENCE, lambda: f"an earlier run's process lives: {process.children()}")
     process.suspend()
 
     def silent() -> bool:
         heard = server.workers_heard(prefect.url)[server.WORKER]
         return datetime.now(UTC) - heard > timedelta(seconds=server.HEARTBEAT_SECONDS * 1.5)
 
-    wait_for(silent, 60, lambda: "the server still hears of a worker that stands still")
+    wait_for(silent, PATIENCE, lambda: "the server still hears of a worker that stands still")
     assert "receives no heartbeat of it" in prefect.command("pipeline.flows", "up").stdout
     assert not process.is_running()
     prefect.completed(prefect.submit(publish="never"))
@@ -118,7 +120,7 @@ def silence(prefect: Prefect, run: str) -> None:
     for process in frozen:
         process.suspend()
     try:
-        record = prefect.ended(run, SILENCE_SECONDS + 90)
+        record = prefect.ended(run, SILENCE_SECONDS + PATIENCE)
         assert record["state_type"] == "CRASHED"
         assert f"no heartbeat for {SILENCE_SECONDS} s" in record["state"]["message"]
         slot_comes_back(prefect)
@@ -140,7 +142,9 @@ def kill_server(prefect: Prefect, run: str) -> None:
         time.sleep(5)
         before = training.cpu_times().user
         training.resume()
-        wait_for(lambda: training.cpu_times().user > before + 0.3, 30, lambda: "it stands still without the server")
+        wait_for(
+            lambda: training.cpu_times().user > before + 0.3, PATIENCE, lambda: "it stands still without the server"
+        )
         training.suspend()
     finally:
         prefect.up()
@@ -155,7 +159,7 @@ def test_one_run_bears_the_death_of_each_of_its_processes(prefect: Prefect, tmp_
     prefect.training(run)
     assert prefect.run(run)["run_count"] == 1, "the task is tried again, not the run"
     # The lines of a run come in batches, every two seconds.
-    wait_for(lambda: attempts_that_went_on(prefect, run) == 2, 20, lambda: prefect.logs(run))
+    wait_for(lambda: attempts_that_went_on(prefect, run) == 2, PATIENCE, lambda: prefect.logs(run))
 
     kill_engine(prefect, run)
     unbroken = unbroken_weights(tmp_path, epochs=EPOCHS)  # meanwhile the lease of the slot runs out
@@ -203,7 +207,7 @@ def test_a_run_that_never_begins_is_taken_for_crashed(prefect: Prefect) -> None:
     run, waiting = (prefect.post(f"deployments/{deployment}/create_flow_run", planned)["id"] for _ in range(2))
     with hurried(prefect, server.pending_runs(seconds), seconds):
         prefect.post(f"flow_runs/{run}/set_state", {"state": {"type": "PENDING"}})
-        ended = prefect.ended(run, seconds + 60)
+        ended = prefect.ended(run, seconds + PATIENCE)
     assert ended["state_type"] == "CRASHED" and f"pending for {seconds} s" in ended["state"]["message"]
     assert prefect.run(waiting)["state_type"] == "SCHEDULED"
     prefect.delete(f"flow_runs/{waiting}")

@@ -14,7 +14,7 @@ import pytest
 
 from pipeline.flows.report import report_markdown
 from tests.conftest import run
-from tests.flows.conftest import Prefect, wait_for
+from tests.flows.conftest import PATIENCE, Prefect, wait_for
 from tests.service.test_process import server
 from tests.service.tiny_bundle import SHAPE, write_bundle
 from tests.test_recalibrate import TRUE, label, until_served
@@ -155,7 +155,7 @@ def test_refusals_and_schedules(prefect: Prefect, service: tuple[httpx.Client, P
     schedules = prefect.get("deployments/name/recalibrate/live")["schedules"]
     assert [schedule["active"] for schedule in schedules] == [True], "switched on by somebody, it stays on"
     refused = submit(prefect, "recalibrate/live", service="nowhere", models=str(models))
-    wait_for(lambda: prefect.run(refused)["state_type"] == "FAILED", 60, lambda: prefect.logs(refused))
+    wait_for(lambda: prefect.run(refused)["state_type"] == "FAILED", PATIENCE, lambda: prefect.logs(refused))
     assert "allowed is a URL such as" in prefect.run(refused)["state"]["message"]
 
 
@@ -179,7 +179,7 @@ def test_a_service_that_is_away_is_asked_again_and_a_chain_that_fails_is_told(
     wrong = {"service": str(client.base_url), "models": str(models / "nowhere"), "model": "tiny"}
     failed = prefect.ended(submit(prefect, "recalibrate/live", **wrong))
     assert failed["state_type"] == "FAILED" and not later(prefect)
-    wait_for(lambda: f"{count} 1.0" in client.get("/metrics").text, 20, lambda: prefect.logs(failed["id"]))
+    wait_for(lambda: f"{count} 1.0" in client.get("/metrics").text, PATIENCE, lambda: prefect.logs(failed["id"]))
 
 
 class Traffic:
@@ -257,18 +257,18 @@ def test_from_drift_to_a_calibrated_version_and_back(
         traffic.send(500, SERVED)
         assert report(first)["alarm"]["state"] == "quiet"
         traffic.send(6000, DRIFTED)
-        wait_for(lambda: report(first)["alarm"]["state"] == "fired", 20, lambda: str(report(first)["alarm"]))
-        wait_for(lambda: len(runs()) == 1, 30, lambda: "the webhook started no flow")
+        wait_for(lambda: report(first)["alarm"]["state"] == "fired", PATIENCE, lambda: str(report(first)["alarm"]))
+        wait_for(lambda: len(runs()) == 1, PATIENCE, lambda: "the webhook started no flow")
         begun = prefect.completed(runs()[0]["id"])
         assert begun["parameters"]["reason"]
-        wait_for(lambda: recalibrated() is not None, 10, lambda: str(client.get("/models").json()))
+        wait_for(lambda: recalibrated() is not None, PATIENCE, lambda: str(client.get("/models").json()))
         candidate = recalibrated()
         assert answering() == first
 
         traffic.send(1000, DRIFTED)
         seen = prefect.post(f"deployments/{deployment['id']}/create_flow_run", {"parameters": {"model": "looped"}})
         assert prefect.completed(seen["id"])["state_name"] == "Promoted"
-        wait_for(lambda: answering() == candidate, 10, lambda: str(client.get("/models").json()))
+        wait_for(lambda: answering() == candidate, PATIENCE, lambda: str(client.get("/models").json()))
 
         traffic.send(2000, DRIFTED)
         before, after = report(first), report(candidate)
@@ -278,7 +278,7 @@ def test_from_drift_to_a_calibrated_version_and_back(
         assert after["alarm"]["state"] == "quiet"
 
         run([sys.executable, "-m", "pipeline", "rollback", "looped", "--models", str(models)], prefect.home)
-        wait_for(lambda: answering() == first, 10, lambda: str(client.get("/models").json()))
+        wait_for(lambda: answering() == first, PATIENCE, lambda: str(client.get("/models").json()))
         assert len(runs()) == 1, "one alarm, one run"
 
 

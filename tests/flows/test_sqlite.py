@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from prefect.server.database.configurations import AioSqliteConfiguration
-
-from pipeline.flows import prefect_server
 
 
 def test_transactions_that_read_and_then_write_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Its server takes seconds of each process that collects the tests, so it is loaded here.
+    from prefect.server.database.configurations import AioSqliteConfiguration
+
+    from pipeline.flows import prefect_server
+
     monkeypatch.setattr(
         AioSqliteConfiguration, "begin_transaction", AioSqliteConfiguration.begin_transaction
     )  # put back at the end

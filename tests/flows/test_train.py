@@ -16,7 +16,7 @@ import pytest
 from pipeline import config, parameters
 from pipeline.flows import server, train
 from tests.conftest import ROOT, run
-from tests.flows.conftest import Prefect, wait_for
+from tests.flows.conftest import PATIENCE, Prefect, wait_for
 from tests.importing.models import DIGITS_MEAN, save_digits_regression
 
 pytestmark = pytest.mark.full
@@ -121,7 +121,7 @@ def test_a_queued_run_takes_what_is_there_when_it_starts(prefect: Prefect) -> No
 
 def test_two_runs_side_by_side(prefect: Prefect) -> None:
     both = [prefect.submit(epochs=2, seed=seed) for seed in (3, 4)]
-    wait_for(lambda: len(list((prefect.home / ".runs").glob("*.json"))) == 2, 60, lambda: "not side by side")
+    wait_for(lambda: len(list((prefect.home / ".runs").glob("*.json"))) == 2, PATIENCE, lambda: "not side by side")
     names = {train.experiment_name(prefect.completed(run)["name"], run) for run in both}
     assert names <= set(experiments(prefect.home))
     shown = [prefect.artifacts(run) for run in both]
@@ -187,7 +187,7 @@ def test_an_active_schedule_makes_runs(prefect: Prefect) -> None:
         return [datetime.fromisoformat(run["expected_start_time"]) for run in runs]
 
     log = prefect.home / server.STATE / "server.log"
-    wait_for(lambda: len(planned()) == 2, 90, lambda: log.read_text(errors="replace")[-3000:])
+    wait_for(lambda: len(planned()) == 2, PATIENCE, lambda: log.read_text(errors="replace")[-3000:])
     first, second = planned()
     assert first > datetime.now(UTC) and second - first == timedelta(days=7)
     assert (first.isoweekday(), first.hour, first.minute) == (1, 6, 0)

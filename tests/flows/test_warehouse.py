@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from prefect.testing.utilities import prefect_test_harness
 
 from pipeline.flows import warehouse
 from pipeline.flows.warehouse import report_on_warehouse
@@ -22,6 +21,9 @@ from trueodds.files import FileError
 @pytest.fixture(scope="module")
 def server() -> Iterator[None]:
     """Prefect's database in a temporary folder."""
+    # Its server takes seconds of each process that collects the tests, so it is loaded here.
+    from prefect.testing.utilities import prefect_test_harness
+
     with prefect_test_harness(server_startup_timeout=300):
         yield
 

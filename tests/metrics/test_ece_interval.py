@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -22,7 +23,8 @@ Array = npt.NDArray[np.float64]
 some_rows = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60)
 
 
-def confidences(shape: str, n: int = 50_000) -> Array:
+@cache
+def pool(shape: str, n: int = 50_000) -> Array:
     """Confidences of the shapes A, B and C of the interval's note."""
     rng = np.random.default_rng(5)
     if shape == "C":
@@ -34,7 +36,6 @@ def confidences(shape: str, n: int = 50_000) -> Array:
     return confidence
 
 
-POOLS = {shape: confidences(shape) for shape in "ABC"}
 PUBLISHED = {
     ("A", 500): (0.0327, 0.0437),
     ("A", 5_000): (0.0103, 0.0138),
@@ -50,7 +51,7 @@ PUBLISHED = {
 
 def evenly(shape: str, n: int) -> Array:
     """n confidences at evenly spaced ranks of the shape: its distribution without the noise of a draw."""
-    chosen: Array = np.sort(POOLS[shape])[((np.arange(n) + 0.5) / n * len(POOLS[shape])).astype(int)]
+    chosen: Array = np.sort(pool(shape))[((np.arange(n) + 0.5) / n * len(pool(shape))).astype(int)]
     return chosen
 
 
@@ -280,7 +281,7 @@ def test_draws_are_standard_normal_quantiles() -> None:
 
 
 def test_same_answer_every_time() -> None:
-    sums = CalibrationSums.from_top(POOLS["A"][:300], np.arange(300) % 4 > 0)
+    sums = CalibrationSums.from_top(pool("A")[:300], np.arange(300) % 4 > 0)
     assert ece_interval(sums) == ece_interval(sums)
     assert isinstance(ece_interval(sums), EceInterval)
 
@@ -314,7 +315,7 @@ def test_bins_of_equal_mass_are_whole_cells(data: list[tuple[float, bool]], bins
 @pytest.mark.parametrize("shape", "ABC")
 def test_interval_and_floor_in_bins_of_equal_mass(shape: str) -> None:
     """Of 50 calibrated samples 5% exceed the floor's p95 (9: 4 standard errors); the intervals hold what is so."""
-    c, rng, above, covered = POOLS[shape], np.random.default_rng(3), 0, 0
+    c, rng, above, covered = pool(shape), np.random.default_rng(3), 0, 0
     for _ in range(50):
         c_N = c[rng.integers(0, len(c), 3000)]
         sums = CalibrationSums.from_top(c_N, rng.random(3000) < c_N)
@@ -350,7 +351,7 @@ def test_coverage(shape: str, n: int, truth: str) -> None:
 
     benchmarks/intervals/ece.py has the full table.
     """
-    confidence, runs = POOLS[shape], 100
+    confidence, runs = pool(shape), 100
     odds = confidence / (1 - confidence + 1e-12)
     bin_N = np.ceil(confidence * 15).astype(int) - 1
     chance = {

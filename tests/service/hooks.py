@@ -72,13 +72,19 @@ class Hook(LocalServer):
         return f"{super().url}/hook"
 
 
-def until(enough: Callable[[], object], seconds: float = 300) -> None:
+def until(enough: Callable[[], object], state: Callable[[], object] = str, seconds: float = 300) -> None:
     """Wait for something to be true, as long as a busy machine needs.
+
+    Args:
+        enough: Says whether it is true.
+        state: Describes what there is instead. Asked only after the time is over.
+        seconds: The time.
 
     Raises:
         AssertionError: it never was.
     """
     deadline = time.monotonic() + seconds
     while not enough():
-        assert time.monotonic() < deadline, "waited in vain"
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {seconds:g} s in vain\n{state()}")
         time.sleep(0.02)

@@ -106,7 +106,7 @@ def test_two_streams_through_a_kill(tmp_path: Path) -> None:
             assert fired["state"] == "fired"
             for stream in (sound, drift):
                 stream.go_on(service, 20)
-            until(lambda: len(hook.calls) >= 2, 80)
+            until(lambda: len(hook.calls) >= 2)
             body = {"model": "drift", "version": hook.calls[0].body["version"], "who": "Ada", "why": "recalibrating"}
             acknowledged = service.post(ACKNOWLEDGE, body)
             assert acknowledged.status == 200 and acknowledged.json()["state"] == "acknowledged"

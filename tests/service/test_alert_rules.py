@@ -25,7 +25,7 @@ RUNBOOK = "https://github.com/trueodds/trueodds/blob/main/docker/prometheus/READ
 def test_promtool_agrees(command: list[str]) -> None:
     if not (promtool := shutil.which("promtool")):
         pytest.skip("promtool is not installed (Debian: apt-get install prometheus)")
-    done = subprocess.run([promtool, *command], cwd=FOLDER, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([promtool, *command], cwd=FOLDER, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and "SUCCESS" in done.stdout + done.stderr, done.stdout + done.stderr
 
 

@@ -119,7 +119,7 @@ def test_from_the_command_line(cluster: postgres.Cluster, tmp_path: Path) -> Non
         with Caller(url) as caller, pytest.raises(ReplayError, match="answers no predictions"):
             caller.signature()
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 async def test_a_reader_of_a_database_that_takes_no_writes(cluster: postgres.Cluster, tmp_path: Path) -> None:

@@ -31,10 +31,16 @@ QUIET = {"log_level": 2}
 PROMPT = {
     "session.timeout.ms": "6000",
     "heartbeat.interval.ms": "500",
+    "max.poll.interval.ms": "20000",
     "fetch.wait.max.ms": "20",
     "fetch.error.backoff.ms": "20",
 }
-"""Options of consumers in tests: a commit waits behind a fetch of an empty partition, by default for half a second."""
+"""Options of consumers in tests.
+
+A commit waits behind a fetch of an empty partition, by default for half a second. If the process of the mock cluster
+stands still for more than a second during a rebalance, the cluster drops the members' requests to join. A consumer asks
+again `max.poll.interval.ms` + 3 s later, by default after 303 s.
+"""
 REAL = os.environ.get("TRUEODDS_KAFKA", "")
 """Address of a real cluster for tests."""
 
@@ -55,7 +61,7 @@ class Kafka:
             for done in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
                 done.result(30)
         else:
-            self.producer.list_topics(topic, timeout=10)  # the mock cluster creates it
+            self.producer.list_topics(topic, timeout=60)  # the mock cluster creates it
         return topic
 
     def publish(self, topic: str, values: Iterable[Any], key: Callable[[int], str] | None = None) -> None:
@@ -79,12 +85,12 @@ class Kafka:
         assert self.producer.flush(60) == 0
         assert not errors, errors[:3]
 
-    def read(self, topic: str, count: int, seconds: float = 20) -> list[Message]:
+    def read(self, topic: str, count: int, seconds: float = 300) -> list[Message]:
         """Read `count` messages of a topic from its beginning."""
         consumer = Consumer(
             {"bootstrap.servers": self.address, "group.id": "reader", "auto.offset.reset": "earliest"} | QUIET | PROMPT
         )
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
         messages, deadline = list[Message](), time.monotonic() + seconds
         while len(messages) < count and time.monotonic() < deadline:
@@ -94,10 +100,14 @@ class Kafka:
 
     def committed(self, topic: str, group: str) -> int:
         """Sum the offsets that a group has committed."""
+        return sum(self.offsets(topic, group))
+
+    def offsets(self, topic: str, group: str) -> list[int]:
+        """Return the offset that a group has committed in each partition, 0 where it has none."""
         consumer = Consumer({"bootstrap.servers": self.address, "group.id": group, **QUIET})
-        places = consumer.committed([TopicPartition(topic, number) for number in range(PARTITIONS)], timeout=10)
+        places = consumer.committed([TopicPartition(topic, number) for number in range(PARTITIONS)], timeout=60)
         consumer.close()
-        return sum(max(place.offset, 0) for place in places)
+        return [max(place.offset, 0) for place in places]
 
 
 @contextmanager
@@ -165,17 +175,23 @@ class Consuming:
     def text(self) -> str:
         return "\n".join(self.lines)
 
-    def wait_for(self, words: str, seconds: float = 60) -> str:
+    @property
+    def state(self) -> str:
+        """What a test that fails says of this consumer."""
+        status = self.process.poll()
+        return f"consumer {self.process.pid}, {'running' if status is None else f'exit status {status}'}:\n{self.text}"
+
+    def wait_for(self, words: str, seconds: float = 300) -> str:
         """Wait for a line with these words, and return it."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if found := next((line for line in self.lines if words in line), ""):
                 return found
-            assert self.process.poll() is None or any(words in line for line in self.lines), self.text
+            assert self.process.poll() is None or any(words in line for line in self.lines), self.state
             time.sleep(0.05)
-        raise AssertionError(f"no {words!r} in {seconds} s: {self.text}")
+        raise AssertionError(f"no {words!r} in {seconds} s: {self.state}")
 
-    def end(self, seconds: float = 90) -> int:
+    def end(self, seconds: float = 300) -> int:
         """Wait for the end, and return the exit status."""
         status = self.process.wait(seconds)
         self._reader.join(10)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.streams.cluster import PARTITIONS, PROMPT, Kafka
 from trueodds.client.streams.broker import Cluster, DeadLetters, GroupMember, headers_of, read_options
 from trueodds.client.streams.messages import ANSWERS, Item, Message
 from trueodds.client.streams.offsets import Offsets
@@ -87,3 +90,45 @@ def test_headers_keep_those_of_the_message() -> None:
     again.refuse(4, "b", "second")
     assert [name for name, _ in headers_of(again)].count("trueodds-offset") == 1
     assert dict(headers_of(again))["trueodds-reason"] == b"2 rows; row 0: first"
+
+
+def test_a_paused_partition_that_goes_and_comes_back_is_read(kafka: Kafka) -> None:
+    """Paused while the service is away, taken by a second member meanwhile, and back when that member has gone."""
+    topic = kafka.topic("answers")
+    settings = {"group.id": topic} | PROMPT | {"session.timeout.ms": "2000", "heartbeat.interval.ms": "100"}
+    cluster = Cluster(kafka.address, settings, print)
+    has: list[set[int]] = [set(), set()]
+    members = [GroupMember(cluster)]
+
+    def join(number: int) -> None:
+        members[number].subscribe(
+            [topic],
+            lambda places: has[number].update(partition for _, partition in places),
+            lambda places: has[number].difference_update(partition for _, partition in places),
+            lambda places: has[number].difference_update(partition for _, partition in places),
+        )
+
+    def read_until(enough: Callable[[], bool]) -> list[Message]:
+        found, deadline = list[Message](), time.monotonic() + 300
+        while not enough():
+            assert time.monotonic() < deadline, has
+            for member in members:
+                found += member.read(100, 0.05)[0]
+        return found
+
+    join(0)
+    read_until(lambda: len(has[0]) == PARTITIONS)
+    members[0].pause([topic])
+    members.append(GroupMember(cluster))
+    join(1)
+    read_until(lambda: len(has[0]) == len(has[1]) == PARTITIONS // 2)
+    members[0].resume([topic])
+    members.pop().close()
+    read_until(lambda: len(has[0]) == PARTITIONS)
+    kafka.publish(topic, [b"x" for _ in range(2 * PARTITIONS)])
+    read = set[tuple[int, int]]()
+    deadline = time.monotonic() + 60
+    while len(read) < 2 * PARTITIONS and time.monotonic() < deadline:
+        read |= {(message.partition, message.offset) for message in members[0].read(100, 0.1)[0]}
+    members[0].close()
+    assert read == {(partition, offset) for partition in range(PARTITIONS) for offset in range(2)}

@@ -69,9 +69,14 @@ class Running:
         except UserError as error:
             self.error.append(error)
 
-    def end(self, seconds: float = 90) -> None:
+    def state(self) -> str:
+        """What a test that fails says of this consumer."""
+        ended = f"ended by {self.error}" if self.error else "running" if self._thread.is_alive() else "ended"
+        return "\n".join([f"group {self.group}, {ended}:", *self.lines])
+
+    def end(self, seconds: float = 300) -> None:
         self._thread.join(seconds)
-        assert not self._thread.is_alive(), self.lines
+        assert not self._thread.is_alive(), self.state()
         if self.error:
             raise self.error[0]
 
@@ -173,14 +178,16 @@ def test_labels_wait_for_their_answers_and_keep_their_order(
     kafka.publish(labels, [{"id": "w-1", "label": "ham", "correct": True}], key=lambda _: "one")
     kafka.publish(labels, [{"id": "w-3", "label": "ham", "model": "wait"}], key=lambda _: "other")
     consumer = Running(kafka, url, {answers: ANSWERS, labels: LABELS}, ConsumerPlan(every=0.2, label_wait=30), dead)
-    until(lambda: any("4 with labels waiting" in line for line in consumer.lines), 30)
+    until(lambda: any("4 with labels waiting" in line for line in consumer.lines), consumer.state)
     assert kafka.committed(labels, consumer.group) == 0
     kafka.publish(answers, [answer("wait", "w-0")])
-    until(lambda: consumer.consumption.messages == 2, 30)  # the service knows the model now and holds the last label
+    until(
+        lambda: consumer.consumption.messages == 2, consumer.state
+    )  # the service knows the model now and holds the last label
     kafka.publish(answers, [answer("wait", "w-1")])
-    until(lambda: consumer.consumption.messages == 5, 30)
+    until(lambda: consumer.consumption.messages == 5, consumer.state)
     kafka.publish(answers, [answer("wait", "w-2")])
-    until(lambda: consumer.consumption.messages == 7, 30)
+    until(lambda: consumer.consumption.messages == 7, consumer.state)
     consumer.stop()
     found = stored(service, "wait", folder)
     assert {id_: (row["label"], row["corrected"]) for id_, row in found.items()} == {
@@ -231,12 +238,12 @@ def test_too_many_waiting_labels_hold_the_labels_back(
 
     monkeypatch.setattr(GroupMember, "read", read)
     consumer = Running(kafka, url, {answers: ANSWERS, labels: LABELS}, ConsumerPlan(batch=10, label_wait=60), dead)
-    until(lambda: any("reading no more labels" in line for line in consumer.lines), 30)
+    until(lambda: any("reading no more labels" in line for line in consumer.lines), consumer.state)
     held = len(reads)
-    until(lambda: len(reads) > held + 10, 30)
+    until(lambda: len(reads) > held + 10, consumer.state)
     assert "waiting_labels 2" in consumer.telemetry.text()  # 20 and at most a batch more
     kafka.publish(answers, [answer("hold", f"h-{n}") for n in range(100)])
-    until(lambda: consumer.consumption.messages == 200, 60)
+    until(lambda: consumer.consumption.messages == 200, consumer.state)
     consumer.stop()
     assert all(row["label"] == "ham" for row in stored(service, "hold", folder).values())
 
@@ -250,11 +257,11 @@ def test_a_service_that_is_away_keeps_its_consumer_in_the_group(
         relay.plan = [Refuse(503, "1") for _ in range(2)]
         consumer = Running(kafka, relay.url, {topic: ANSWERS}, ConsumerPlan())
         kafka.publish(topic, [answer("away", f"w-{n}") for n in range(20)])
-        until(lambda: any("no offset is committed" in line for line in consumer.lines), 30)
-        until(lambda: "service_away 1.0" in consumer.telemetry.text(), 10)
+        until(lambda: any("no offset is committed" in line for line in consumer.lines), consumer.state)
+        until(lambda: "service_away 1.0" in consumer.telemetry.text(), consumer.state)
         assert kafka.committed(topic, consumer.group) == 0
         kafka.publish(topic, [answer("away", f"x-{n}") for n in range(20)])
-        until(lambda: consumer.consumption.messages == 40, 60)
+        until(lambda: consumer.consumption.messages == 40, consumer.state)
         consumer.stop()
     assert len(stored(service, "away", folder)) == 40
     assert kafka.committed(topic, consumer.group) == 40
@@ -305,5 +312,5 @@ def test_a_topic_that_is_not_there_is_named_with_the_nearest(kafka: Kafka, url: 
 def test_a_cluster_that_is_away_is_waited_for(url: str) -> None:
     kafka = Kafka("127.0.0.1:9", True, None)  # type: ignore[arg-type]  # nothing listens there
     consumer = Running(kafka, url, {"answers": ANSWERS}, ConsumerPlan())
-    until(lambda: any("127.0.0.1:9 does not answer" in line for line in consumer.lines), 20)
+    until(lambda: any("127.0.0.1:9 does not answer" in line for line in consumer.lines), consumer.state)
     consumer.stop()

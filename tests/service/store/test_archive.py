@@ -596,7 +596,7 @@ def test_kill_9_while_it_archives(address: str, tmp_path: Path, kills: int) -> N
         time.sleep(choice.uniform(0, 0.4))
         process.send_signal(signal.SIGKILL)
         process.stdout.close()
-        process.wait(10)
+        process.wait(60)
         names = Counter(path.name for path in files_of(tmp_path))
         assert set(names.values()) <= {1}
         archived(files_of(tmp_path))

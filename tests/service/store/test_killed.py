@@ -28,7 +28,7 @@ def work_and_die(address: str, first: int, lines: int) -> list[tuple[int, list[s
     process.send_signal(signal.SIGKILL)
     output += process.stdout.read().splitlines()
     process.stdout.close()
-    assert process.wait(10) == -signal.SIGKILL
+    assert process.wait(60) == -signal.SIGKILL
     return [tuple(json.loads(line)) for line in output if line.strip().endswith("]]")]
 
 

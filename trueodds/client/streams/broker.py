@@ -226,12 +226,21 @@ class GroupMember:
         on_revoke: Callable[[list[Place]], None],
         on_lose: Callable[[list[Place]], None],
     ) -> None:
-        """Join the group. The callbacks run inside `read` and `close`; `on_lose` may commit nothing."""
+        """Join the group. The callbacks run inside `read` and `close`; `on_lose` may commit nothing.
+
+        A partition that goes to another member is resumed first. librdkafka would keep its pause, and `resume` reaches
+        only partitions of this member: if the partition came back, nobody would read it.
+        """
+
+        def give(callback: Callable[[list[Place]], None], places: list[TopicPartition]) -> None:
+            self._consumer.resume(places)
+            callback(_places(places))
+
         self._consumer.subscribe(
             list(topics),
             on_assign=lambda _, places: on_assign(_places(places)),
-            on_revoke=lambda _, places: on_revoke(_places(places)),
-            on_lost=lambda _, places: on_lose(_places(places)),
+            on_revoke=lambda _, places: give(on_revoke, places),
+            on_lost=lambda _, places: give(on_lose, places),
         )
 
     def read(self, most: int, seconds: float) -> tuple[list[Message], dict[Place, int]]:
@@ -262,7 +271,10 @@ class GroupMember:
         return messages, ends
 
     def pause(self, topics: Iterable[str]) -> None:
-        """Read no more messages of topics. The consumer keeps its place in the group as long as `read` is called."""
+        """Read no more messages of topics until `resume`, or until the partitions go to another member and come back.
+
+        The consumer keeps its place in the group as long as `read` is called.
+        """
         self._consumer.pause(self._own_places(topics))
 
     def resume(self, topics: Iterable[str]) -> None:
