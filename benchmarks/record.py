@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from pipeline.studies.machine import processor
 from trueodds.cli.arguments import whole_number
 
 RESULTS = Path(__file__).parent / "results"
@@ -63,16 +64,6 @@ def commit() -> str:
     """Return the commit of the checkout, with a mark if files differ from it."""
     done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
-
-
-def processor() -> str:
-    """Return the CPU's model name from the kernel."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def write(path: Path, result: dict[str, Any]) -> None:

@@ -27,11 +27,12 @@ from typing import Any
 
 import httpx
 
-from benchmarks.record import RESULTS, circumstances, options_parser, processor, write
+from benchmarks.record import RESULTS, circumstances, options_parser, write
 from pipeline.config import load
 from pipeline.flows import server, workspace
 from pipeline.flows.train import experiment_name
 from pipeline.parameters import parse_overrides
+from pipeline.studies.machine import processor
 
 ROOT = Path(__file__).resolve().parents[2]
 

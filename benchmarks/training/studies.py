@@ -8,12 +8,15 @@
 
 The files lie in benchmarks/study_files/. The data set is 20 classes of CIFAR-100 (TRUEODDS_DATA, or the download), as
 datasets/cifar100-20.npz; that of noisy-digits is the digits with 10% wrong labels. `python -m
-benchmarks.training.regime` found both settings. The result of noisy-digits is a file of its own. Finished runs are
-kept in .run/studies, or in the folder that TRUEODDS_STUDIES names. A study that was stopped or killed continues from
-its last checkpoint. Several processes may run this at once.
+benchmarks.training.regime` found both settings. The result of noisy-digits is a file of its own.
 
-The result has the finished runs only, with their number. A study without a finished run here keeps what an earlier call
-stored.
+Finished runs are stored in .run/studies, or in the folder that TRUEODDS_STUDIES names. Each one is also kept in a file
+of benchmarks/runs/. Commit these files: on any other machine their runs are done. `--code COMMIT` also takes kept runs
+that the code of an earlier commit made. A study that was stopped or killed continues from its last checkpoint. Several
+processes may run this at once.
+
+The result has the finished runs only, with their number. A study keeps what an earlier call stored until as many runs
+as then are finished.
 """
 
 from __future__ import annotations
@@ -28,9 +31,10 @@ from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.training import noisy_digits, paper_claims, subset
 from benchmarks.training.paper_claims import CLAIMS, Claim
 from pipeline.studies import format as study_format
-from pipeline.studies import measuring, reporting, running, runs, setting_choice
+from pipeline.studies import kept_runs, measuring, reporting, running, runs, setting_choice
 from pipeline.studies.command import plan_words
 from pipeline.studies.format import CALIBRATOR, Study, StudyError
+from pipeline.studies.kept_runs import KeptRuns
 from pipeline.studies.measuring import SEED, Row
 from pipeline.studies.running import StudyOutcome
 from pipeline.studies.runs import Place
@@ -39,6 +43,8 @@ from trueodds.files import read_json
 from trueodds.texts import plural
 
 FILES = Path(__file__).parents[1] / "study_files"
+KEPT = Path(__file__).parents[1] / "runs"
+"""Folder of the kept runs of all studies."""
 RESULT = RESULTS / "studies.json"
 NOISY = "noisy-digits"
 RESULT_OF = {NOISY: RESULTS / "noisy_digits.json"}
@@ -55,11 +61,11 @@ FIGURES = ("error_rate", "nll", "ece", "floor_mean", "floor_p95", "ece_estimate"
 """Measures of each method that the result keeps, for its picture."""
 
 
-def _places(study: Study, home: Path, params: Path) -> dict[str, Place]:
+def _places(study: Study, home: Path, params: Path, kept: KeptRuns) -> dict[str, Place]:
     """Return every run that a study can need, by its key: those of its tuning and its own."""
     expanded = runs.expand(study, params)
     both = [*setting_choice.trials(study, expanded, params), *expanded]
-    return {place.key: place for place in runs.places(home, both)}
+    return {place.key: place for place in kept.places(home, both)}
 
 
 def _nothing(_home: Path, _places: Sequence[Place]) -> dict[str, str]:
@@ -67,12 +73,12 @@ def _nothing(_home: Path, _places: Sequence[Place]) -> dict[str, str]:
     return {}
 
 
-def outcome_of(study: Study, *, run: bool) -> StudyOutcome | None:
+def outcome_of(study: Study, kept: KeptRuns, *, run: bool) -> StudyOutcome | None:
     """Carry out a study, or return its finished runs; None if none is finished or its tuning is not."""
     try:
         done = running.carry_out(
             study, Path("params.yaml"), Path.cwd(), lambda line: print(line, flush=True),
-            running.run_all if run else _nothing,
+            None if run else _nothing, kept,
         )  # fmt: skip
     except StudyError:
         if run:
@@ -96,7 +102,7 @@ def result_of(study: Study, done: StudyOutcome, table: Sequence[Row]) -> dict[st
         "runs": len(done.places),
         "seeds": sorted({place.run.overrides.get(SEED) for place in finished}, key=str),
         "hours": round(sum(times) / 3600, 2),
-        "commits": sorted({record["commit"][:10] for record in records if record["commit"]}),
+        "made_with": found["made_with"],
     }
 
 
@@ -150,6 +156,8 @@ def markdown(result: dict[str, Any]) -> str:
         lines.append("No run is finished yet.")
     for one in result["studies"].values():
         lines += [f"### {one['title']}", "", one["about"], "", _extent(one), ""]
+        origins = one.get("made_with")
+        lines += [reporting.origins_words(origins) if origins else "The files of these runs were not kept.", ""]
         lines += [*reporting.markdown(one["cells"]), ""]
         # What would have been detected stands in the study's own report: its sentence lists every measure.
         lines += [*(f"{sentence.rstrip('.')}." for sentence in one["summary"].split(". ")[:1] if sentence), ""]
@@ -190,7 +198,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="file of the result, with --only (default: the committed file)")
     parser.add_argument("--table", action="store_true", help="run nothing; store what is finished")
     parser.add_argument("--dry-run", action="store_true", help="print the runs, and how long they will take")
+    parser.add_argument("--code", action="append", default=[], metavar="COMMIT", help="also take its kept runs")
     options = parser.parse_args()
+    kept = kept_runs.of_arguments(KEPT, options.code)
+    assert kept is not None
     if options.out is not None and options.only is None:
         parser.error("--out is for one study, because several have results of their own; add --only NAME")
     subset.prepare()
@@ -199,22 +210,28 @@ def main() -> None:
     names = [options.only] if options.only else ORDER
     every: dict[str, Place] = {}
     for name in names:
-        of = _places(study_format.read(str(FILES / f"{name}.yaml")), home, params)
+        of = _places(study_format.read(str(FILES / f"{name}.yaml")), home, params, kept)
         print(f"{name}: {plan_words(running.estimate(home, list(of.values())))}", flush=True)
         every |= of
     print(f"together: {plan_words(running.estimate(home, list(every.values())))}", flush=True)
     if options.dry_run:
         return
     for result in dict.fromkeys(RESULT_OF.get(name, RESULT) for name in names):
-        store([name for name in names if RESULT_OF.get(name, RESULT) == result], options.out or result, options.table)
+        store(
+            [name for name in names if RESULT_OF.get(name, RESULT) == result],
+            options.out or result,
+            kept,
+            options.table,
+        )
 
 
-def store(names: Sequence[str], out: Path, table_only: bool) -> None:
+def store(names: Sequence[str], out: Path, kept: KeptRuns, table_only: bool) -> None:
     """Carry out studies that share a result, and store it after each one.
 
     Args:
         names: The studies.
         out: File of the result.
+        kept: The kept runs.
         table_only: Whether nothing is run.
     """
     earlier: dict[str, Any] = read_json(out) if out.is_file() else {"studies": {}}
@@ -222,9 +239,10 @@ def store(names: Sequence[str], out: Path, table_only: bool) -> None:
     beside = {key: earlier.get(key, []) for key in ("claims", "methods")} | {"survey": earlier.get("survey")}
     for name in names:
         study = study_format.read(str(FILES / f"{name}.yaml"))
-        done = outcome_of(study, run=not table_only)
-        if done is None and name in studies:
-            print(f"{name}: no run is finished here; the earlier result stays")
+        done = outcome_of(study, kept, run=not table_only)
+        finished = sum(place.is_done for place in done.places) if done else 0
+        if name in studies and finished < studies[name]["finished"]:
+            print(f"{name}: {finished} of the {studies[name]['finished']} runs of the earlier result; that one stays")
             continue
         places, table = (done.places, measuring.rows_of(done.places, study.calibrators)) if done else ((), [])
         if done is None:

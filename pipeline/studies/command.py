@@ -2,6 +2,8 @@
 
 FILE is the .yaml file of a study, or a study of a paper such as focal/table1. Finished runs are stored in .run/studies.
 They run again only if their settings, data or code change. A study that was stopped continues with its missing runs.
+With --kept, each finished run is also kept in a file of some 200 kB. On another machine the study takes these runs as
+done.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ from trueodds.texts import plural
 if TYPE_CHECKING:
     from pipeline.studies.running import Estimate
 
-EXAMPLES = ("study mine.yaml --dry-run", "study mine.yaml", "study --list")
+EXAMPLES = (
+    "study mine.yaml --dry-run", "study mine.yaml", "study mine.yaml --kept runs",
+    "study mine.yaml --kept runs --code 3f2a91c0", "study --list",
+)  # fmt: skip
 PARAMS = Path("params.yaml")
 NOTHING = "no similar run was measured on this device"
 SHOWN = 20
@@ -30,6 +35,11 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("study", nargs="?", metavar="FILE", help="a .yaml file, or <paper>/<table or figure>")
     parser.add_argument("--dry-run", action="store_true", help="print what would run, and how long it will take")
     parser.add_argument("--list", action="store_true", help="list the studies of papers")
+    parser.add_argument("--kept", type=Path, metavar="FOLDER", help="keep finished runs here, and take those of it")
+    parser.add_argument(
+        "--code", action="append", default=[], metavar="COMMIT", help="also take kept runs of this commit's code, if "
+        "settings and data are equal; may be repeated; the report names their commits",
+    )  # fmt: skip
     parser.add_argument("--theory", action="store_true", help="test the papers' claims numerically; takes seconds")
     parser.add_argument("--params", type=Path, default=PARAMS, metavar="FILE", help=f"parameters (default: {PARAMS})")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"results (default: {OUT}/NAME/)")
@@ -51,13 +61,15 @@ def run(arguments: argparse.Namespace) -> int:
         print("\n".join(papers) if papers else "no paper's study is installed; give a file: trueodds study mine.yaml")
         return 0
     from pipeline.studies import format as study_format
-    from pipeline.studies import running, runs, setting_choice
+    from pipeline.studies import kept_runs, running, runs, setting_choice
 
+    kept = kept_runs.of_arguments(arguments.kept, arguments.code)
+    find = runs.places if kept is None else kept.places
     study = study_format.read(arguments.study)
     expanded = runs.expand(study, arguments.params)
     home = Path.cwd()
-    places = runs.places(home, expanded)
-    if tries := runs.places(home, setting_choice.trials(study, expanded, arguments.params)):
+    places = find(home, expanded)
+    if tries := find(home, setting_choice.trials(study, expanded, arguments.params)):
         print(f"{study.title}: tuning takes at most {plural(len(tries), 'run')}, which may change the runs below:")
     print(f"{study.title}: {plan_words(running.estimate(home, places))}", flush=True)
     if arguments.dry_run:
@@ -68,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     from pipeline.studies import reporting
 
-    done = running.carry_out(study, arguments.params, home, lambda line: print(line, flush=True))
+    done = running.carry_out(study, arguments.params, home, lambda line: print(line, flush=True), kept_runs=kept)
     out = arguments.out / Path(arguments.study).with_suffix("").name
     print(reporting.report(study, done, out))
     done.check()

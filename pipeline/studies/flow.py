@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from prefect.states import Completed
 from pipeline.flows.train import slot
 from pipeline.studies import OUT, measuring, reporting, running
 from pipeline.studies import format as study_format
+from pipeline.studies.kept_runs import of_arguments
 from pipeline.studies.runs import Place
 from trueodds.errors import UserError
 from trueodds.processes import binding
@@ -39,12 +41,14 @@ def run_name() -> str:
 
 
 @flow(name="study", flow_run_name=run_name, persist_result=False, log_prints=False)
-def study(study: str, out: str = str(OUT)) -> State[Any]:
+def study(study: str, out: str = str(OUT), kept_runs: str | None = None, code: Sequence[str] = ()) -> State[Any]:
     """Run a study. Each run is a task. Finished runs, and runs that another worker works on, are not started.
 
     Args:
         study: Path of its .yaml file in the checkout, or a paper's study such as focal/table1.
         out: Folder for the table, figures and page.
+        kept_runs: Folder that keeps finished runs; those in it are done.
+        code: Commits, as for `trueodds study --code`.
     """
     home, log = Path.cwd(), get_run_logger()
     if "PREFECT__FLOW_RUN_ID" in os.environ:  # started by a worker: stop when the worker stops
@@ -58,7 +62,9 @@ def study(study: str, out: str = str(OUT)) -> State[Any]:
         state.result()
 
     read = study_format.read(study)
-    done = running.carry_out(read, home / "params.yaml", home, log.info, partial(running.run_all, make=make))
+    folder_of_kept = of_arguments(kept_runs, code)
+    run = partial(running.run_all, make=make, kept_runs=folder_of_kept)
+    done = running.carry_out(read, home / "params.yaml", home, log.info, run, folder_of_kept)
     folder = Path(out) / Path(study).with_suffix("").name
     log.info(reporting.report(read, done, folder))
     cells = reporting.cells(read, measuring.rows_of(done.places, read.calibrators))

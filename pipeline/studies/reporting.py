@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
@@ -16,6 +17,7 @@ from pipeline.studies.baseline_comparison import baseline_of
 from pipeline.studies.format import CALIBRATOR, SECONDS, SPREADS, TEMPERATURE, VALIDATION, Study, published_keys
 from pipeline.studies.measuring import PROBLEM, Row, Setting, leaves_of, settings_of
 from pipeline.studies.running import StudyOutcome
+from pipeline.studies.runs import Place
 from pipeline.studies.setting_choice import ChosenSettings
 from trueodds.drawing.picture import PALETTE
 from trueodds.files import write_text
@@ -50,7 +52,13 @@ def report(study: Study, outcome: StudyOutcome, out: Path) -> str:
     written = [*measuring.write(out, table), *measuring.write_shift(out, under_shift)]
     figures = drawing.draw(study, outcome.places, table, under_shift, out)
     written += [*figures, _write_page(out / PAGE, study, found, figures)]
-    words = [*found["notes"], found["summary"], *(f"  {line}" for line in found["comparisons"]), *found["choices"]]
+    words = [
+        *found["notes"],
+        found["origins"],
+        found["summary"],
+        *(f"  {line}" for line in found["comparisons"]),
+        *found["choices"],
+    ]
     words += [f"Differs from what was published: {difference}" for difference in study.differs]
     words += [f"written: {path}" for path in written]
     tables = [line for one in (found["cells"], *found["shift_tables"]) for line in ["", *markdown(one)]]
@@ -63,11 +71,12 @@ def findings(study: Study, outcome: StudyOutcome, table: Sequence[Row], under_sh
     Returns:
         The table `cells`, a table for each shift figure (`shift_tables`), remarks on the columns (`notes`), the number
         of significant differences (`summary`), sentences about differences from the baseline (`comparisons`), the
-        choice by the study's rule (`choices`), a line for each choice of tuning, the messages of failed runs, and the
-        number of finished runs.
+        choice by the study's rule (`choices`), a line for each choice of tuning, the messages of failed runs, the
+        number of finished runs, and the origins of the runs (`made_with`, and as a sentence `origins`).
     """
     compared = baseline_comparison.compare(study, outcome.places)
     chosen = setting_choice.choose(study.choose, settings_of(study, table)) if study.choose else []
+    origins = made_with(outcome.places)
     shifts = [shift_cells(study, under_shift, spec) for spec in study.figures if spec.kind == "shift"]
     return {
         "cells": cells(study, table),
@@ -79,7 +88,32 @@ def findings(study: Study, outcome: StudyOutcome, table: Sequence[Row], under_sh
         "tuning": outcome.tuning,
         "failures": outcome.failures,
         "runs": plural(sum(place.is_done for place in outcome.places), "run"),
+        "made_with": origins,
+        "origins": origins_words(origins),
     }
+
+
+def made_with(places: Sequence[Place]) -> list[dict[str, Any]]:
+    """Return the origins of the finished runs: commit, processor, whether other code made them, and their number."""
+    found: Counter[tuple[str | None, str | None, bool]] = Counter()
+    for place in places:
+        if place.is_done:
+            record = place.record()
+            processor = (record.get("machine") or {}).get("processor")
+            found[record.get("commit"), processor, place.other_code] += 1
+    names = ("commit", "processor", "other_code")
+    return [{**dict(zip(names, origin, strict=True)), "runs": count} for origin, count in found.items()]
+
+
+def origins_words(of: Sequence[Mapping[str, Any]]) -> str:
+    """Return the origins of `made_with` as a sentence."""
+    parts = []
+    for one in of:
+        words = f"{plural(one['runs'], 'run')} by commit {(one['commit'] or 'unknown')[:10]}"
+        words += f" on {one['processor']}" if one["processor"] else ""
+        words += ", whose code differs from this version's (settings and data are equal)" if one["other_code"] else ""
+        parts.append(words)
+    return f"Made with: {'; '.join(parts)}."
 
 
 def markdown(of: Sequence[Sequence[str]]) -> list[str]:

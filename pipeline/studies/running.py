@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ from pipeline.flows import child, workspace
 from pipeline.flows.workspace import Say
 from pipeline.studies import duration, measuring, setting_choice
 from pipeline.studies.format import Study
+from pipeline.studies.kept_runs import KeptRuns
+from pipeline.studies.machine import machine
 from pipeline.studies.runs import LOG, LOGITS, RUN, SHIFT, Place, Run, expand, folder_of, places
 from pipeline.training.files import EPOCH_ROWS, EPOCHS
 from trueodds.errors import UserError
@@ -91,7 +94,12 @@ class StudyOutcome:
 
 
 def carry_out(
-    study: Study, params: Path, home: Path, say: Callable[[str], None], run: RunAll | None = None
+    study: Study,
+    params: Path,
+    home: Path,
+    say: Callable[[str], None],
+    run: RunAll | None = None,
+    kept_runs: KeptRuns | None = None,
 ) -> StudyOutcome:
     """Tune a study, then carry out its missing runs.
 
@@ -101,19 +109,29 @@ def carry_out(
         home: The checkout.
         say: Receives progress messages.
         run: Replaces `run_all`.
+        kept_runs: Folder of kept runs. Runs that it has are done, and it keeps those that finish.
 
     Raises:
         ConfigError: Settings are not possible.
-        StudyError: No run of a tuning step could be measured.
+        StudyError: No run of a tuning step could be measured, or a kept run cannot be used.
     """
-    run = run or run_all
+    run = run or partial(run_all, kept_runs=kept_runs)
+    find = places if kept_runs is None else kept_runs.places
     failed: dict[str, str] = {}
     tuned: list[str] = []
 
+    def run_missing(of: Sequence[Run]) -> list[Place]:
+        whole = find(home, of)
+        failed.update(run(home, whole))
+        if kept_runs is None:
+            return whole
+        for place in whole:
+            kept_runs.keep(place)
+        return find(home, of)
+
     def measure(trials: Sequence[Run]) -> list[Mapping[str, Any] | None]:
         assert study.choose is not None
-        tried = places(home, trials)
-        failed.update(run(home, tried))
+        tried = run_missing(trials)
         rows = {row[measuring.KEY]: row for row in measuring.rows_of(tried, [study.choose.calibrator])}
         return [rows.get(place.key) for place in tried]
 
@@ -122,11 +140,10 @@ def carry_out(
         say(line)
 
     untuned = expand(study, params)
-    places(
+    find(
         home, [*untuned, *setting_choice.trials(study, untuned, params)]
     )  # refuses bad settings before hours of tuning
-    whole = places(home, setting_choice.tune(study, untuned, params, measure, note))
-    failed.update(run(home, whole))
+    whole = run_missing(setting_choice.tune(study, untuned, params, measure, note))
     return StudyOutcome(tuple(whole), tuple(tuned), tuple(failed.values()))
 
 
@@ -139,12 +156,14 @@ def estimate(home: Path, of: Sequence[Place]) -> Estimate:
     return Estimate(len(of), len(of) - len(left), sum(known), len(left) - len(known))
 
 
-def run_all(home: Path, of: Sequence[Place], make: Make | None = None) -> dict[str, str]:
+def run_all(
+    home: Path, of: Sequence[Place], make: Make | None = None, kept_runs: KeptRuns | None = None
+) -> dict[str, str]:
     """Carry out the missing runs one after another and return the message of each failed run, by its key.
 
     A killed run continues from its checkpoint the next time. Several processes may do this at the same time, on one
     machine or on many that share the folder of finished runs. Each takes runs that no other process works on, and in
-    the end waits for those of the others. `make` replaces `run_one`.
+    the end waits for those of the others. `make` replaces `run_one`. `kept_runs` keeps each run when it is finished.
     """
     failed: dict[str, str] = {}
     left = [place for place in of if not place.is_done]
@@ -162,6 +181,8 @@ def run_all(home: Path, of: Sequence[Place], make: Make | None = None) -> dict[s
                             (make or run_one)(home, place)
                         except UserError as error:
                             failed[place.key] = str(error)
+                    if kept_runs is not None:
+                        kept_runs.keep(place)
                 shown.update()
             if len(busy) == len(left):
                 time.sleep(WAIT_SECONDS)
@@ -224,6 +245,7 @@ def run_one(home: Path, place: Place, say: Say | None = None) -> None:
             record = {
                 "seconds": round(attempts.seconds(), 1) if trained else None,
                 "commit": work.commit,
+                "machine": machine(),
                 "work": duration.to_record(place.run.params, card),
             }
             _keep(work.folder, place, record, log)

@@ -34,6 +34,8 @@ HASHES = FOLDER / "hashes.json"
 """File with the hashes of own data. Data are hashed again only if a name, size or time has changed."""
 FETCHING = "pipeline.data.sources"
 """Module whose imports are the code that makes the rows."""
+CODE = ("code", "code_sha256")
+"""Entries of a plan that depend on the source code."""
 LENGTH = 16
 """Number of hexadecimal digits of a key."""
 
@@ -127,11 +129,15 @@ def _contains(leaves: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Place:
-    """A run with its key and the folder of its results, which is complete or does not exist."""
+    """A run with its key and the folder of its results, which is complete or does not exist.
+
+    `other_code` says that another version of the code made the results, with equal settings and data.
+    """
 
     run: Run
     key: str
     folder: Path
+    other_code: bool = False
 
     @property
     def is_done(self) -> bool:
@@ -174,17 +180,31 @@ def key_of(params: Params) -> str:
         ConfigError: Settings are not possible.
         DataError: The data set cannot be used.
     """
-    with quiet():
-        plan = stages.make_plan(params)
     registered = extensions.lookup("datasets", [params.data.dataset])
     users = [file for extension in registered for file in extension.files() if file.suffix == ".py"]
-    tree = {
+    rows = code_hashes([FETCHING], users) | {extension.title: extension.sha256() for extension in registered}
+    return fingerprint({**_settings(params), "rows": rows})[:LENGTH]
+
+
+def settings_key_of(params: Params) -> str:
+    """Return the part of `key_of` that does not depend on code: the resolved settings and the run's own data files.
+
+    Two runs with this key in common differ in their code alone. Raises like `key_of`.
+    """
+    settings = _settings(params)
+    plan = {name: value for name, value in settings["plan"].items() if name not in CODE}
+    return fingerprint({**settings, "plan": plan})[:LENGTH]
+
+
+def _settings(params: Params) -> dict[str, Any]:
+    """Return the part of a key that is no code of the rows: data settings, the training's plan, and data files."""
+    with quiet():
+        plan = stages.make_plan(params)
+    return {
         "data": params.data.model_dump(mode="json", exclude={"path"}, exclude_none=True),
         "plan": plan,
-        "rows": code_hashes([FETCHING], users) | {extension.title: extension.sha256() for extension in registered},
         "files": [[path.name, _digest(path)] for path in _own(params)],
     }
-    return fingerprint(tree)[:LENGTH]
 
 
 def _own(params: Params) -> list[Path]:

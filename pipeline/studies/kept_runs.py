@@ -1,0 +1,214 @@
+"""Keeps finished runs in small files that a repository can hold. Another machine takes these runs as done.
+
+    <folder>/<key>.npz      one run: its record, its epochs, and the labels and logits of its validation and test rows
+
+A file has what the tables, comparisons, noise floors and most figures of a study need. It does not have the arrays of
+EPOCH_ROWS, so figures that show single training rows are drawn only on the machine that made the run.
+
+The logits are rounded to multiples of 2^-10. The step is halved until no row changes its top class. A probability then
+changes by a factor of at most exp(2^-10), so a row's log loss changes by at most 0.001 nats. The kept logits replace
+those of the run also on its own machine. So all machines report the same numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.studies import runs
+from pipeline.studies.format import StudyError
+from pipeline.studies.runs import LOGITS, RUN, Place, Run, folder_of, settings_key_of
+from pipeline.training.files import EPOCH_ROWS, EPOCHS
+from trueodds import logits
+from trueodds.files import atomic_write, copy, read_json, read_npz, sha256, write_json, write_text
+from trueodds.logits import Logits
+
+SPLITS = ("val", "test")
+FIRST, LAST = 10, 24
+"""Exponents of the largest and the smallest step 2^-exponent that is tried."""
+KEY, SETTINGS_KEY, EXPONENTS, NOTES = "key", "settings_key", "exponents", "val_notes"
+"""Entries that a kept record has beside those of RUN."""
+COMMIT = re.compile("[0-9a-f]{7,40}")
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class KeptRuns:
+    """A folder of kept runs.
+
+    A run is taken if its key is equal, so its settings, data and code are equal.
+
+    Attributes:
+        folder: Folder of the files.
+        commits: Commits, or their beginnings, whose code may differ from today's. A run of such a commit is also taken
+            if its settings and data are equal.
+    """
+
+    folder: Path
+    commits: tuple[str, ...] = ()
+
+    def places(self, home: Path, of: Sequence[Run]) -> list[Place]:
+        """Return each run's place like `runs.places`. A kept run is unpacked, and its place is that folder.
+
+        Raises:
+            StudyError: A run has a shift, a file does not belong to its name, or two kept runs have equal settings.
+            ConfigError: Settings are not possible.
+        """
+        if shifted := [run.name for run in of if run.params.evaluation.shift]:
+            raise StudyError(
+                f"{shifted[0]} has `shift`, and the logits of corrupted rows are too many to keep; "
+                "remove shift, or run the study without a folder of kept runs"
+            )
+        return [self._take(home, place) for place in runs.places(home, of)]
+
+    def keep(self, place: Place) -> Path | None:
+        """Write the file of a finished run and return it; None if the run is not finished or is kept already."""
+        path = self._path(place.key)
+        if not place.is_done or path.is_file():
+            return None
+        source = place.folder / LOGITS
+        arrays: Arrays = {}
+        exponents = {}
+        for split in SPLITS:
+            part = logits.read(source, split)
+            arrays[f"{split}_logits"], exponents[split] = pack(part.logits_NC)
+            arrays[f"{split}_labels"] = part.labels_N.astype(np.min_scalar_type(part.logits_NC.shape[1] - 1))
+        own = {KEY: place.key, SETTINGS_KEY: settings_key_of(place.run.params), EXPONENTS: exponents}
+        record = {**place.record(), **own, NOTES: logits.notes(source)}
+        arrays["record"] = _to_bytes(json.dumps(record))
+        arrays["epochs"] = _to_bytes((place.folder / EPOCHS).read_text(encoding="utf-8"))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as aside, aside.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+        return path
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}.npz"
+
+    def _take(self, home: Path, place: Place) -> Place:
+        """Return the place of a kept run, or the given place if there is none."""
+        path = self._path(place.key)
+        if path.is_file():
+            return replace(place, folder=self._unpack(home, path))
+        if place.is_done or not self.commits:
+            return place
+        older = self._by_settings.get(settings_key_of(place.run.params), [])
+        if len(older) > 1:
+            names = ", ".join(file.name for file in older)
+            raise StudyError(f"{names} in {self.folder} have the settings of {place.run.name}; name fewer commits")
+        return Place(place.run, older[0].stem, self._unpack(home, older[0]), other_code=True) if older else place
+
+    @cached_property
+    def _by_settings(self) -> Mapping[str, list[Path]]:
+        """Files of the runs that the code of one of `commits` made, by the key of their settings."""
+        found: dict[str, list[Path]] = {}
+        for path in sorted(self.folder.glob("*.npz")):
+            record = record_of(path)
+            if (record.get("commit") or "").startswith(self.commits):
+                found.setdefault(record[SETTINGS_KEY], []).append(path)
+        return found
+
+    def _unpack(self, home: Path, path: Path) -> Path:
+        """Unpack a file into a folder of finished runs, named by the file's content, and return the folder."""
+        made_here = folder_of(home) / path.stem
+        folder = made_here.with_name(f"{path.stem}-{sha256(path)[:8]}")
+        if (folder / RUN).is_file():
+            return folder
+        arrays, record = read_npz(path), record_of(path)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".aside-", dir=folder.parent) as aside:
+            whole = Path(aside) / "run"
+            whole.mkdir()
+            splits = {split: _part(arrays, split, record[EXPONENTS][split]) for split in SPLITS}
+            logits.write(whole / LOGITS, splits, record[NOTES])
+            write_text(whole / EPOCHS, _to_text(arrays["epochs"]))
+            if (made_here / EPOCH_ROWS).is_file() and read_json(made_here / RUN).items() <= record.items():
+                copy(made_here / EPOCH_ROWS, whole / EPOCH_ROWS)
+            write_json(whole / RUN, record)
+            shutil.rmtree(folder, ignore_errors=True)
+            whole.rename(folder)
+        return folder
+
+
+def of_arguments(folder: Path | str | None, commits: Sequence[str]) -> KeptRuns | None:
+    """Return the kept runs that a caller names by folder and commits; None without a folder.
+
+    Raises:
+        StudyError: Commits without a folder, or a commit of fewer than 7 hexadecimal digits.
+    """
+    if folder is None and commits:
+        raise StudyError(f"the code of commit {commits[0]} is for kept runs; name their folder too (--kept FOLDER)")
+    if wrong := [commit for commit in commits if not COMMIT.fullmatch(commit)]:
+        raise StudyError(
+            f"{wrong[0]!r} is not a commit; give 7 to 40 of its hexadecimal digits, as git log prints them"
+        )
+    return None if folder is None else KeptRuns(Path(folder), tuple(commits))
+
+
+def record_of(path: Path) -> dict[str, Any]:
+    """Return the record of a kept run: that of the run, with its key and the key of its settings.
+
+    Raises:
+        StudyError: The file has been renamed.
+        FileError: The file is damaged.
+    """
+    record: dict[str, Any] = json.loads(_to_text(read_npz(path)["record"]))
+    if record[KEY] != path.stem:
+        raise StudyError(f"{path} holds the run {record[KEY]}; name the file {record[KEY]}.npz")
+    return record
+
+
+def pack(logits_NC: npt.NDArray[Any]) -> tuple[npt.NDArray[np.uint8], int]:
+    """Round logits to multiples of 2^-exponent, with the smallest exponent from FIRST on that keeps each top class.
+
+    Returns:
+        The multiples as int32, whose first, second, third and fourth bytes are the four rows (4, N x C). Such rows
+        compress better than numbers. Then the exponent.
+
+    Raises:
+        StudyError: No step up to 2^-LAST keeps all top classes.
+
+    Examples:
+        >>> pack(np.array([[1.0, 1.0001]]))[1]
+        13
+    """
+    for exponent in range(FIRST, LAST + 1):
+        steps_NC = np.rint(np.asarray(logits_NC, np.float64) * 2.0**exponent)
+        if np.abs(steps_NC).max(initial=0) < 2**31:
+            planes = steps_NC.astype("<i4").view(np.uint8).reshape(-1, 4).T
+            if np.array_equal(unpack(planes, exponent, logits_NC.shape[1]).argmax(1), logits_NC.argmax(1)):
+                return planes, exponent
+    raise StudyError(
+        f"the logits reach {np.abs(logits_NC).max():g}, and rounding them to fit 32 bits changes the top class of a "
+        "row; run the study without a folder of kept runs"
+    )
+
+
+def unpack(planes: npt.NDArray[np.uint8], exponent: int, classes: int) -> npt.NDArray[np.float32]:
+    """Return the logits (N, C) of `pack`, as float32."""
+    steps = np.ascontiguousarray(planes.T).view("<i4").reshape(-1, classes)
+    return (steps * 2.0**-exponent).astype(np.float32)
+
+
+def _part(arrays: Arrays, split: str, exponent: int) -> Logits:
+    """Return one split of a kept run."""
+    planes, labels_N = arrays[f"{split}_logits"], arrays[f"{split}_labels"]
+    return Logits(unpack(planes, exponent, planes.shape[1] // len(labels_N)), labels_N.astype(np.int64))
+
+
+def _to_bytes(text: str) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+def _to_text(array: npt.NDArray[np.uint8]) -> str:
+    return array.tobytes().decode()
