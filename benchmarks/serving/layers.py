@@ -2,12 +2,12 @@
 
     python -m venv .peers && .peers/bin/pip install mosec onnxruntime pillow orjson py-spy
     apt-get install wrk
-    python -m benchmarks.serving.layers --peers .peers/bin/python --turns 5
+    python -m benchmarks.serving.layers --peers .peers/bin/python --seconds 3
 
 All servers are up, and those that are not measured are stopped. In turns, each is loaded by 32 connections with a PNG
-in JSON for ResNet-8. The kernel counts the processor time of each process. Then py-spy samples the running threads of
-the Python processes, and each sample belongs to the layer of its innermost known module. mosec's front is in Rust, so
-it has one layer. Layers are the samples' shares of the processor time of the Python processes.
+in JSON for ResNet-8. The kernel counts the processor time of processes and threads. Then py-spy samples threads of the
+Python processes that run or wait for the disk. Each sample belongs to the layer of its innermost known frame. mosec's
+front is in Rust, so samples do not show it.
 """
 
 from __future__ import annotations
@@ -42,18 +42,27 @@ LAYERS = (
     ("store", ("service/store/", "sqlite3", "service/predict/stor", "mosec_stored_server.py:forward")),
     ("batching", ("service/models/",)),
     ("HTTP and JSON of the service", ("service/", "fastapi/", "starlette/", "pydantic", "trueodds/")),
+    ("event loop in C and sockets", ("asyncio/",)),
     ("HTTP of uvicorn", ("uvicorn/", "httptools")),
     ("mosec's worker", ("mosec/", "mosec_server.py", "common.py:answer")),
 )
 """Layer -> signs of its frames, as `file:function`, from py-spy. The innermost frame with a sign decides."""
-OTHER = "event loop and threads"
+OTHER = "other threads"
+
+
+KINDS = {
+    "main_us": "main threads of Python",
+    "other_us": "other threads of Python",
+    "front_us": "front in Rust",
+}
+"""Microseconds of an answer by kind of thread, and the words for people."""
 
 
 def layer_of(frames: list[str]) -> str:
     """Return the layer of a stack, whose last frame is the innermost one."""
     for frame in reversed(frames):
         name, _, place = frame.partition(" (")
-        text = f"{place.rpartition(':')[0]}:{name}"
+        text = f"{place.rpartition(':')[0]}:{name.rpartition('.')[2]}"
         for layer, signs in LAYERS:
             if any(sign in text for sign in signs):
                 return layer
@@ -94,9 +103,18 @@ def processes_of(pid: int) -> list[psutil.Process]:
     return [root, *root.children(recursive=True)]
 
 
-def seconds_of(pid: int) -> dict[int, tuple[float, float]]:
-    """Return user and system seconds of each process so far."""
-    return {one.pid: one.cpu_times()[:2] for one in processes_of(pid)}
+def seconds_of(pid: int) -> dict[str, float]:
+    """Return seconds of the processors so far: Python's main threads, its other threads, and other processes."""
+    found = dict.fromkeys(KINDS, 0.0)
+    for one in processes_of(pid):
+        own = sum(one.cpu_times()[:2])
+        if _is_python(one):
+            main = sum(sum(times[1:]) for times in one.threads() if times.id == one.pid)
+            found["main_us"] += main
+            found["other_us"] += own - main
+        else:
+            found["front_us"] += own
+    return found
 
 
 def turn(server: Running, body: Path, seconds: float) -> dict[str, Any]:
@@ -104,19 +122,10 @@ def turn(server: Running, body: Path, seconds: float) -> dict[str, Any]:
     before = seconds_of(server.pid)
     found = load.wrk(server.url(body.stem), body, CONNECTIONS, seconds)
     after = seconds_of(server.pid)
-    spent = {
-        pid: [b - a for a, b in zip(before.get(pid, (0.0, 0.0)), times, strict=True)] for pid, times in after.items()
-    }
     if found.failed or not found.requests:
         raise load.LoadError(f"{server.server} failed {found.failed} of {found.requests} requests")
-    per = 1e6 / found.requests
-    return {
-        "rps": found.rps,
-        "p99_ms": found.p99_ms,
-        "user_us": per * sum(user for user, _ in spent.values()),
-        "system_us": per * sum(system for _, system in spent.values()),
-        "front_us": per * sum(spent[server.pid]),
-    }
+    spent = {kind: 1e6 * (after[kind] - before[kind]) / found.requests for kind in KINDS}
+    return {"rps": found.rps, "p99_ms": found.p99_ms, "all_us": sum(spent.values()), **spent}
 
 
 def samples(server: Running, body: Path, spy: Path, seconds: float, scratch: Path) -> dict[str, float]:
@@ -200,12 +209,13 @@ def markdown(result: dict[str, Any]) -> str:
         ["---", *("---:" for _ in names)],
         ["requests per second, relative", *(f"{medians[name]['rps'] / peer:.2f}" for name in names)],
         ["p99", *(f"{medians[name]['p99_ms']:.0f} ms" for name in names)],
-        ["user time of an answer", *(f"{medians[name]['user_us']:.0f} µs" for name in names)],
-        ["system time of an answer", *(f"{medians[name]['system_us']:.0f} µs" for name in names)],
+        ["processor time of an answer", *(f"{medians[name]['all_us']:.0f} µs" for name in names)],
     ]
+    for kind, words in KINDS.items():
+        rows.append([f"- {words}", *(f"{medians[name][kind]:.0f} µs" for name in names)])
     for layer in sorted({layer for own in layers.values() for layer in own}):
         found = (layers[name].get(layer) for name in names)
-        rows.append([layer, *("" if share is None else f"{share:.0%}" for share in found)])
+        rows.append([f"samples: {layer}", *("" if share is None else f"{share:.0%}" for share in found)])
     return "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows)
 
 
@@ -216,6 +226,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="seconds of one load (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=5, help="turns (default: %(default)s)")
     options = parser.parse_args()
+    options.peers = options.peers.absolute()
     start = time.time()
     with tempfile.TemporaryDirectory() as folder:
         found = measure(options, Path(folder))
