@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.metadata import version
 from typing import Any, get_args
 
-import duckdb
 import ibis
 import numpy as np
 import numpy.typing as npt
@@ -97,7 +97,7 @@ def plan_of(
         moment=moment,
         unit=unit,
         by_list=source.engine == EMBEDDED,
-        has_fan_out=source.engine == EMBEDDED and int(duckdb.__version__.partition(".")[0]) >= FIRST_FAN_OUT,
+        has_fan_out=source.engine == EMBEDDED and int(version(EMBEDDED).partition(".")[0]) >= FIRST_FAN_OUT,
         has_float_errors=source.engine in FLOAT_ERRORS,
     )
     if by_confidence:
