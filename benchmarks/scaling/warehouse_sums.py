@@ -2,8 +2,8 @@
 
 Two tables, made by the engine: ten classes with label, tag (20 values) and time (30 days), 90 bytes a row on disk; and
 confidence with correct, 9 bytes a row. The plain query reads the same columns. It groups by label, tag and day, and
-adds up each probability. Of the second table it groups by correct and by 3,000 equal parts of confidence. Seconds of
-the processors are compared, which other work on the machine changes little.
+adds up each probability. Of the second table it groups by correct and by 3,000 equal parts of confidence. Both run in
+turns, and medians of the processors' seconds are compared, which other work on the machine changes little.
 
     python -m benchmarks.scaling.warehouse_sums --rows 1000000 10000000 --confidences 100000000
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record import RESULTS, circumstances, options_parser, write
+from trueodds.processes.choices import TrendUnit
 from trueodds.reports.table.reading import Form
 from trueodds.reports.warehouse.parquet_source import TableSource, connect, open_source
 from trueodds.reports.warehouse.planning import plan_of
@@ -28,7 +30,7 @@ from trueodds.reports.warehouse.summing import sums_by_plan
 
 CLASSES = [f"c{k}" for k in range(10)]
 DAYS = 30
-REPEATS = 3
+TURNS = 3
 TABLES = {"classes": "10 classes, label, tag, time", "confidences": "confidence, correct"}
 """Kind of a table -> its columns, for people."""
 
@@ -74,10 +76,13 @@ def measure(kind: str, path: Path, rows: int) -> dict[str, Any]:
     """Return times of the sums and of the plain query, and time and memory of the report."""
     source = open_source(str(path), "duckdb")
     form = Form()
-    plan_s = _best(lambda: plan_of(source, form, trend="day" if kind == "classes" else None), 1)
-    plan = plan_of(source, form, trend="day" if kind == "classes" else None)
-    plain_s = _best(lambda: _plain(source, PLAIN[kind].format(path)))
-    sums_s = _best(lambda: sums_by_plan(source, plan))
+    trend: TrendUnit | None = "day" if kind == "classes" else None
+    plan = plan_of(source, form, trend=trend)
+    plan_s, plain_s, sums_s = _in_turns(
+        lambda: plan_of(source, form, trend=trend),
+        lambda: _plain(source, PLAIN[kind].format(path)),
+        lambda: sums_by_plan(source, plan),
+    )
     sums = sums_by_plan(source, plan)
     assert len(sums) == rows
     return {
@@ -97,14 +102,16 @@ def _plain(source: TableSource, query: str) -> None:
     source.table.get_backend().raw_sql(query).fetchall()
 
 
-def _best(work: Callable[[], object], repeats: int = REPEATS) -> dict[str, float]:
-    """Return the least of several times, in seconds of the clock and of the processors."""
-    times = []
-    for _ in range(repeats):
-        clock, processor = time.perf_counter(), time.process_time()
-        work()
-        times.append((time.process_time() - processor, time.perf_counter() - clock))
-    return {"processor_s": round(min(t[0] for t in times), 3), "clock_s": round(min(t[1] for t in times), 3)}
+def _in_turns(*works: Callable[[], object]) -> list[dict[str, float]]:
+    """Return the median of several times of each work, in seconds of the clock and of the processors."""
+    times: list[list[tuple[float, float]]] = [[] for _ in works]
+    for _ in range(TURNS):
+        for work, own in zip(works, times, strict=True):
+            clock, processor = time.perf_counter(), time.process_time()
+            work()
+            own.append((time.process_time() - processor, time.perf_counter() - clock))
+    medians = [[round(statistics.median(column), 3) for column in zip(*own, strict=True)] for own in times]
+    return [{"processor_s": processor, "clock_s": clock} for processor, clock in medians]
 
 
 REPORT = """

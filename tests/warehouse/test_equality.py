@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import ibis
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,8 +28,11 @@ from trueodds.reports.table.table_report import (
     sums_by_period,
     sums_of,
 )
+from trueodds.reports.warehouse.answer_rows import _floor_quotient
+from trueodds.reports.warehouse.expression import sums_expression
 from trueodds.reports.warehouse.parquet_source import TableSource
-from trueodds.reports.warehouse.summing import sums_of_source
+from trueodds.reports.warehouse.planning import plan_of
+from trueodds.reports.warehouse.summing import sums_by_plan, sums_of_source
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.fine import FineSums
 
@@ -205,3 +210,44 @@ def test_rows_add_up_in_numpys_order() -> None:
         p_NC = rng.random((50, classes))
         own = [float(terms.total([Term(value) for value in row])) for row in p_NC]
         assert own == p_NC.sum(axis=1).tolist()
+
+
+@pytest.mark.parametrize("name", ["usual", "two classes", "hundredths of two", "confidences", "ties"])
+def test_one_aggregate_and_one_for_each_table_make_equal_sums(name: str, make: Make) -> None:
+    columns, positive = USED[name]
+    source = make(arrow(columns))
+    plan = replace(plan_of(source, Form(positive=positive)), has_fan_out=True)
+    by_table, at_once = sums_by_plan(source, plan), sums_by_plan(source, replace(plan, has_fan_out=False))
+    assert_equal(by_table.total, at_once.total)
+    for column in ("class", *plan.groups):
+        mine, theirs = by_table.by(column), at_once.by(column)
+        assert mine.keys() == theirs.keys()
+        for value in theirs:
+            assert_equal(mine[value], theirs[value])
+    if positive:
+        assert_equal(by_table.positive(positive).sums, at_once.positive(positive).sums)
+    assert by_table.rounding(0.95) == at_once.rounding(0.95)
+
+
+def test_the_engine_reads_the_table_once_and_copies_no_rows(make: Make) -> None:
+    source = make(arrow(usual()))
+    plan = plan_of(source, Form(), trend="day")
+    if not plan.has_fan_out:
+        pytest.skip("this version of DuckDB writes the rows of a WITH before it reads them")
+    text = ibis.to_sql(sums_expression(source.table, plan, quick=True), dialect="duckdb")
+    connection = source.table.get_backend()
+    connection.raw_sql("SET enable_profiling = 'query_tree'")
+    tree = connection.raw_sql(f"EXPLAIN ANALYZE {text}").fetchall()[0][1]
+    assert tree.count("READ_PARQUET") == 1
+    assert "Chunk Storage: NONE" in tree and "Buffered Consumers: 0" in tree
+
+
+@pytest.mark.parametrize("size", [60, 86_400, 86_400_000])
+def test_periods_of_numbers_beside_a_boundary_round_down(size: int) -> None:
+    most = 2**53 // size
+    starts = [k * size for k in (-most, -12_345_678, -1, 0, 1, 20_000, 987_654_321, most) if abs(k) <= most]
+    values = [start + step for start in starts for step in (-1, 0, 1) if abs(start + step) < 2**53]
+    table = ibis.memtable({"value": values})
+    found = ibis.duckdb.connect().to_pyarrow(table.select(table.value, period=_floor_quotient(table.value, size)))
+    rows = dict(zip(found["value"].to_pylist(), found["period"].to_pylist(), strict=True))
+    assert rows == {value: value // size for value in values}

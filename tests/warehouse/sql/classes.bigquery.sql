@@ -228,18 +228,7 @@ FROM (
               -2 AS `named`,
               `t0`.`version` AS `group_version`,
               `t0`.`tag` AS `group_tag`,
-              CAST(TRUNC(
-                ieee_divide(
-                  (
-                    `t0`.`time` * 1000
-                  ) - (
-                    MOD((
-                      MOD(`t0`.`time` * 1000, 86400000)
-                    ) + 86400000, 86400000)
-                  ),
-                  CAST('86400000.0' AS FLOAT64)
-                )
-              ) AS INT64) AS `period`,
+              CAST(FLOOR(ieee_divide(CAST(`t0`.`time` AS FLOAT64), CAST('86400.0' AS FLOAT64))) AS INT64) AS `period`,
               `t0`.`class 0` AS `p0`,
               `t0`.`class 1` AS `p1`,
               `t0`.`class 0` + `t0`.`class 1` AS `sum`,

@@ -214,19 +214,7 @@ FROM (
               -2 AS "named",
               "t0"."version" AS "group_version",
               "t0"."tag" AS "group_tag",
-              CAST((
-                (
-                  "t0"."time" * 1000
-                ) - (
-                  (
-                    (
-                      (
-                        "t0"."time" * 1000
-                      ) % 86400000
-                    ) + 86400000
-                  ) % 86400000
-                )
-              ) / CAST('86400000.0' AS DOUBLE) AS BIGINT) AS "period",
+              CAST(FLOOR(CAST("t0"."time" AS DOUBLE) / CAST('86400.0' AS DOUBLE)) AS BIGINT) AS "period",
               "t0"."class 0" AS "p0",
               "t0"."class 1" AS "p1",
               "t0"."class 0" + "t0"."class 1" AS "sum",

@@ -1,4 +1,4 @@
-"""The one expression that makes the sums: every row meets each table of the report once, in one GROUP BY."""
+"""The one expression that makes the sums: one scan, and every row is in one group of each table of the report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 import ibis
 
-from trueodds.reports.warehouse.answer_rows import rows_of
+from trueodds.reports.warehouse.answer_rows import floor_divide, rows_of
 from trueodds.reports.warehouse.plan import Expression, ReadingPlan
 from trueodds.reports.warehouse.terms import cell, fine_cell, where
 
@@ -20,6 +20,8 @@ SCORED: tuple[Part, ...] = ("class", "positive", "rounded")
 KEYS = ("part", "name", "number", "cell")
 """Columns that identify a group."""
 COUNTS = ("answers", "count", "correct", "zeros")
+_WIDTH = 4096
+"""Number of cells that a key of a class or a period leaves room for."""
 SUMS = ("confidence", "nll", "nll_squared", "brier", "brier_squared")
 
 
@@ -36,7 +38,7 @@ def parts_of(plan: ReadingPlan) -> list[Part]:
 
 
 def sums_expression(table: Expression, plan: ReadingPlan, *, quick: bool = False) -> Expression:
-    """Return the expression of a table's sums: one scan, one aggregate.
+    """Return the expression of a table's sums: one scan, and one aggregate or, with `has_fan_out`, one for each table.
 
     Its rows are groups: `part` (the index in `PARTS`), `name` and `number` (the group's key), and `cell`. Then come the
     counts, the sums over labelled rows, and `problems`, the number of rows that cannot be counted.
@@ -60,6 +62,8 @@ def sums_expression(table: Expression, plan: ReadingPlan, *, quick: bool = False
             known_p=where(known, rows.p, unknown),
             **{name: where(known, rows[name], unknown) for name in ("positive", "p_nll", "p_brier")},
         )
+    if plan.has_fan_out:
+        return _part_by_part(rows, plan)
     parts = [PARTS.index(part) for part in parts_of(plan)]
     keys = KEYS if len(parts) > 1 else ("number", "cell")  # constants cost time as keys
     if len(parts) > 1:
@@ -114,6 +118,70 @@ def sums_expression(table: Expression, plan: ReadingPlan, *, quick: bool = False
     )
     constants = {} if len(parts) > 1 else {"part": ibis.literal(parts[0], "int64"), "name": ibis.literal("", "string")}
     return groups.mutate(**constants).select(*KEYS, *COUNTS, *SUMS, "problems")
+
+
+def _part_by_part(rows: Expression, plan: ReadingPlan) -> Expression:
+    """Return a union of aggregates, one for each table, each with the keys and the sums that it needs."""
+    # Each takes a view of the rows: Ibis then leaves the computed columns in what all share.
+    tables = [_aggregate(part, rows.view(), plan) for part in parts_of(plan)]
+    # Aggregates of a few rows cost less than filtered sums over all.
+    bad = rows.view()
+    bad = bad.filter(bad.problem != 0)
+    tables.append(_complete("class", bad.aggregate(problems=bad.count())))
+    if not plan.by_confidence:
+        zeros = rows.view()
+        zeros = zeros.filter(zeros.is_zero == 1)
+        groups = zeros.group_by(number=zeros.class_code, cell=zeros.top_cell).aggregate(zeros=zeros.count())
+        tables.append(_complete("class", groups))
+    return ibis.union(*tables)
+
+
+def _aggregate(part: Part, rows: Expression, plan: ReadingPlan) -> Expression:
+    """Return the groups of one table."""
+    name, number, cells = None, None, rows.top_cell
+    values = {"top": rows.top, "right": rows.correct}
+    if part == "class":
+        number = rows.class_code
+        if not plan.by_confidence:
+            values |= {"nll": rows.nll, "brier": rows.brier}
+    elif part == "period":
+        number = rows.period
+    elif part == "positive":
+        cells = rows.p_cell
+        values = {"top": rows.known_p, "right": rows.positive, "nll": rows.p_nll, "brier": rows.p_brier}
+    elif part == "rounded":
+        zero_nll = where(rows.is_zero == 1, rows.nll, ibis.literal(0.0))
+        values = {"top": rows.top, "right": rows.is_zero.cast("float64"), "nll": rows.least_nll, "brier": zero_nll}
+    else:
+        name = rows[f"group_{part}"]
+    keys = {"key": cells if number is None else number * _WIDTH + cells}  # one whole number is found fastest
+    if name is not None:
+        keys["name"] = name
+    own = rows.select(**keys, **values)
+    sums = {
+        "answers": own.count(),
+        "count": own.top.count(),
+        "correct": own.right.sum(),
+        "confidence": own.top.sum(),
+    }
+    if "nll" in values:
+        sums |= {"nll": own.nll.sum(), "nll_squared": (own.nll * own.nll).sum()}
+        sums |= {"brier": own.brier.sum(), "brier_squared": (own.brier * own.brier).sum()}
+    groups = own.group_by(*keys).aggregate(**sums)
+    if number is None:
+        return _complete(part, groups.rename(cell="key"))
+    groups = groups.mutate(number=floor_divide(groups.key, _WIDTH))
+    return _complete(part, groups.mutate(cell=groups.key - groups.number * _WIDTH))
+
+
+def _complete(part: Part, groups: Expression) -> Expression:
+    """Return groups with all columns. A sum that a table does not have is null or 0."""
+    absent = dict.fromkeys(SUMS, ibis.null("float64")) | dict.fromkeys((*COUNTS, "problems"), ibis.literal(0, "int64"))
+    absent |= dict.fromkeys(("number", "cell"), ibis.literal(0, "int64"))
+    absent |= {"correct": ibis.literal(0.0), "name": ibis.literal("", "string")}
+    absent["part"] = ibis.literal(PARTS.index(part), "int64")
+    groups = groups.mutate(**{name: value for name, value in absent.items() if name not in groups.columns})
+    return groups.select(*KEYS, *COUNTS, *SUMS, "problems")
 
 
 def _numbers(numbers: list[int]) -> Expression:

@@ -60,6 +60,8 @@ class ReadingPlan:
     notes: tuple[str, ...] = field(default=())
     by_list: bool = False
     """Whether the engine finds a text in a list faster than by a comparison with each."""
+    has_fan_out: bool = False
+    """Whether the engine passes the rows of one scan to several aggregates, without a copy of them."""
     has_float_errors: bool = False
     """Whether the engine stops at a product that is too large or too small for a double."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.metadata import version
 from typing import Any, get_args
 
 import ibis
@@ -43,6 +44,8 @@ MOST_RULED_CLASSES = 100
 """Largest number of classes with the rules for rounded rows and for noise. For 100, their SQL text has 430 kB."""
 FLOAT_ERRORS = ("postgres", "bigquery")
 """Engines that stop at a product that is too large or too small for a double."""
+FIRST_FAN_OUT = 2
+"""First version of DuckDB that passes the rows of a WITH to several aggregates. Earlier ones write all rows first."""
 SAMPLE = 256
 """Number of rows whose values can show that the table is not rounded."""
 UNITS: tuple[Unit, ...] = get_args(Unit)
@@ -94,6 +97,7 @@ def plan_of(
         moment=moment,
         unit=unit,
         by_list=source.engine == EMBEDDED,
+        has_fan_out=source.engine == EMBEDDED and int(version(EMBEDDED).partition(".")[0]) >= FIRST_FAN_OUT,
         has_float_errors=source.engine in FLOAT_ERRORS,
     )
     if by_confidence:
