@@ -137,9 +137,8 @@ def test_labels_that_contradict_and_shares_without_a_change(tmp_path: Path, caps
     rng = np.random.default_rng(1)
     known = scores(ROWS, 0.5, rng)
     publish(tmp_path, "fraud", known)
-    where = ("--models", str(tmp_path / "models"))
     with server(tmp_path) as (service, _):
-        where += ("--url", str(service.base_url), "--prior-shift")
+        where = ("--models", str(tmp_path / "models"), "--url", str(service.base_url), "--prior-shift")
         same, slope = scores(1_000, 0.5, rng), slope_of(service)
         ask(service, same[0], slope)
         assert main(["recalibrate", *where]) == 0

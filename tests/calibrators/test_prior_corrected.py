@@ -37,6 +37,7 @@ def test_formula_and_file(inner: Calibrator, tmp_path: Path) -> None:
     assert made(logits()) == pytest.approx(np.array(slow(inner(logits()), 0.8)), abs=1e-12)
     made.save(tmp_path / "c.json")
     again = trueodds.load(tmp_path / "c.json")
+    assert isinstance(again, Calibrator)
     assert again == made and np.array_equal(again(logits()), made(logits()))
     same = PriorCorrected(1.0, np.zeros(3), np.zeros(3), inner)
     assert same(logits()) == pytest.approx(inner(logits()), abs=1e-12), "equal shares change nothing"
