@@ -210,7 +210,7 @@ def markdown(record: dict[str, Any]) -> str:
             least = [f"{min(one[name] for one in some):.1%}" for name in ("ece", "gap", "nll", "brier", "pairs")]
             above = max(one["above_floor"] for one in some if one["calibrated"])
             lines.append((f"{rows:,}", f"{labels:,}", how, *least, f"{above:.1%}"))
-    for one in record.get("uneven", []):
+    for one in record["uneven"]:
         values = [f"{one[name]:.1%}" for name in ("ece", "gap", "nll", "brier", "pairs", "above_floor")]
         about = f"{one['truths']}, {one['rate']}, known unevenly"
         lines.append((f"{one['rows']:,}", f"{one['labels']:,}", about, *values))
