@@ -23,7 +23,8 @@ from service.http.documentation import LiveExamples
 from service.http.envelope import Envelope
 from service.http.routing import FastRoutes, ReadOnly, reading_routes
 from service.infer import extensions, infer_route, infer_schemas
-from service.labels import feedback_route, label_schemas, labelled_route, settling_route, voiding_route
+from service.labels import feedback_route, judge_route, label_schemas, labelled_route, settling_route, voiding_route
+from service.labels.judge_readings import JudgeReadings
 from service.observe import decision_route, decision_schemas, kserve_route, observe_route, observe_schemas
 from service.observe.parquet import ParquetFiles
 from service.predict import predict_route, predict_schemas
@@ -99,6 +100,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.runtime, app.state.keys = runtime, keys.ApiKeys(runtime.settings)
     app.state.parquet = parquet
     app.state.overview = Overview()
+    app.state.judges = JudgeReadings()
     app.state.recent, app.state.gauges = RecentLabels(), Gauges(__version__, read_only=runtime.settings.read_only)
     documentation.install(app, lambda: runtime.registry.default.key, lambda: _examples(runtime))
     documented = (
@@ -108,6 +110,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             kserve_route.router,
             status_route.router,
             feedback_route.router,
+            judge_route.router,
             labelled_route.router,
         ),
         *(voiding_route.router, settling_route.router),
@@ -130,6 +133,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         settings=runtime.settings,
         streamed_types={
             "/feedback": feedback_route.READERS,
+            judge_route.PATH: feedback_route.READERS,
             "/observe": observe_route.STREAMED,
             "/observe/decisions": decision_route.STREAMED,
         },

@@ -301,6 +301,19 @@ def test_the_other_scale_has_a_cure_for_its_file(
             assert cure in capsys.readouterr().err
 
 
+def test_test_rows_without_truths_name_the_cure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    p_NL, truth_NL = rows(60)
+    z, y = tmp_path / "z.npy", tmp_path / "y.npy"
+    np.save(z, scipy.special.logit(p_NL))
+    np.save(y, truth_NL)
+    words = ["calibrate", str(z), "--multi-label", "--labels", str(y), "--test", str(z), "--out", str(tmp_path / "o")]
+    assert cli.main("trueodds", cli.COMMANDS, words) == 1
+    text = capsys.readouterr().err
+    assert (
+        f"--test {z} holds no truths, and --labels names those of {z}" in text and "or an .npz with the logits" in text
+    )
+
+
 def test_names_in_bytes_are_texts(tmp_path: Path) -> None:
     p_NL, truth_NL = rows(20)
     np.savez(path := tmp_path / "a.npz", probabilities=p_NL, labels=truth_NL, class_names=np.array(NAMES, "S"))

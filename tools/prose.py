@@ -51,7 +51,7 @@ means, the served version beside a candidate, and the units of a bar that are do
 STORED = frozenset(
     {"acknowledged", "acted", "answered", "assumed", "capped", "chosen", "confirmed", "contradicted", "corrected"}
     | {"crowded", "declined", "held", "known", "matured", "mixed", "nll_if_rounded", "published", "recalibrated"}
-    | {"refused", "repeated", "resized", "stored", "tried", "unlabelled"}
+    | {"refused", "repeated", "replaced", "resized", "stored", "tried", "unlabelled"}
     | {"abstained", "escalated", "failed", "fired", "kept", "removed", "restored", "taken", "truncated", "voided"}
     | {"max_observed", "max_pinned", "max_pipelined"}
 )

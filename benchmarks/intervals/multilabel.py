@@ -5,7 +5,8 @@
 Rows have 2, 20 or 200 labels, common or rare (mean logit -1 or -4, different for each label). Their truths are
 `independent`, `together` (one normal score of the row decides 60% of each), or `exclusive` (one true label a row, drawn
 from a softmax). The probabilities are `calibrated`, or `too high` (the log-odds by .5; exclusive ones 1.5 times as
-sharp). In calibrated settings 40% of the truths are unknown. An interval covers if it holds the value of the true
+sharp). In calibrated settings 40% of the truths are unknown; in `uneven` ones all truths of every tenth row are known,
+and 3% of the others. An interval covers if it holds the value of the true
 probabilities at the same pairs, in the same bins. `pairs` is the interval that takes pairs as independent.
 """
 
@@ -31,6 +32,9 @@ from trueodds.reports.table.multilabel_rows import MultilabelRows
 from trueodds.sums.positive import PositiveClass
 
 SEED, LEVEL, KNOWN = 45, 0.95, 0.6
+UNEVEN_ROWS, UNEVEN_KNOWN = 0.1, 0.03
+"""Share of the rows whose truths are all known, and the share of known truths in the others, in uneven settings."""
+UNEVEN = ((300, 20), (1_000, 20), (300, 200))
 SIZES = ((50, 2), (300, 2), (50, 20), (300, 20), (100, 200))
 BASES = {"common": -1.0, "rare": -4.0}
 FAMILIES = ((300, 2, "common"), (300, 2, "rare"), (300, 20, "common"), (300, 20, "rare"), (300, 200, "rare"))
@@ -49,8 +53,10 @@ class Draw:
     truth_NL: Array
 
 
-def draw(rng: np.random.Generator, rows: int, labels: int, base: float, how: str, calibrated: bool) -> Draw:
-    """Draw a table."""
+def draw(
+    rng: np.random.Generator, rows: int, labels: int, base: float, how: str, calibrated: bool, *, uneven: bool = False
+) -> Draw:
+    """Draw a table. `uneven` knows very different numbers of truths in different rows."""
     z_NL = rng.normal(base, 1.0, labels) + rng.normal(0, 1.2, (rows, labels))
     if how == "exclusive":
         true_NL, p_NL = metrics.softmax(z_NL), metrics.softmax(z_NL * (1.0 if calibrated else 1.5))
@@ -61,18 +67,23 @@ def draw(rng: np.random.Generator, rows: int, labels: int, base: float, how: str
         same = 0.6 if how == "together" else 0.0
         score_NL = np.sqrt(same) * rng.normal(size=(rows, 1)) + np.sqrt(1 - same) * rng.normal(size=(rows, labels))
         truth_NL = (ndtr(score_NL) < true_NL).astype(np.float64)
-    if calibrated:
+    if uneven:
+        known_N1 = np.where(rng.random((rows, 1)) < UNEVEN_ROWS, 1.0, UNEVEN_KNOWN)
+        truth_NL = np.where(rng.random(truth_NL.shape) < known_N1, truth_NL, np.nan)
+    elif calibrated:
         truth_NL = np.where(rng.random(truth_NL.shape) < KNOWN, truth_NL, np.nan)
     return Draw(p_NL, true_NL, truth_NL)
 
 
-def coverage(rows: int, labels: int, base: str, how: str, calibrated: bool, runs: int) -> dict[str, Any]:
+def coverage(
+    rows: int, labels: int, base: str, how: str, calibrated: bool, runs: int, *, uneven: bool = False
+) -> dict[str, Any]:
     """Return the share of intervals that cover, their mean width, and the exceeded floors of calibrated pairs."""
-    rng = np.random.default_rng([SEED, rows, labels, int(calibrated), *f"{base}{how}".encode()])
+    rng = np.random.default_rng([SEED, rows, labels, int(calibrated), *f"{base}{how}{'uneven' * uneven}".encode()])
     holds = dict.fromkeys(("ece", "pairs", "gap", "nll", "brier"), 0)
     width, above, effect = 0.0, 0, 0.0
     for _ in range(runs):
-        drawn = draw(rng, rows, labels, BASES[base], how, calibrated)
+        drawn = draw(rng, rows, labels, BASES[base], how, calibrated, uneven=uneven)
         known_NL = ~np.isnan(drawn.truth_NL)
         if not known_NL.any():
             continue
@@ -97,7 +108,9 @@ def coverage(rows: int, labels: int, base: str, how: str, calibrated: bool, runs
         width += (found.interval.upper - found.interval.lower) / runs
         above += found.interval.ece > found.floor.p95
         effect += clustered.design_effect(pairs) / runs
-    setting = {"rows": rows, "labels": labels, "rate": base, "truths": how, "calibrated": calibrated}
+    setting: dict[str, Any] = {"rows": rows, "labels": labels, "rate": base, "truths": how, "calibrated": calibrated}
+    if uneven:
+        setting["known"] = "uneven"
     shares = {name: count / runs for name, count in holds.items()}
     return {**setting, **shares, "width": width, "above_floor": above / runs if calibrated else None, "effect": effect}
 
@@ -197,6 +210,10 @@ def markdown(record: dict[str, Any]) -> str:
             least = [f"{min(one[name] for one in some):.1%}" for name in ("ece", "gap", "nll", "brier", "pairs")]
             above = max(one["above_floor"] for one in some if one["calibrated"])
             lines.append((f"{rows:,}", f"{labels:,}", how, *least, f"{above:.1%}"))
+    for one in record["uneven"]:
+        values = [f"{one[name]:.1%}" for name in ("ece", "gap", "nll", "brier", "pairs", "above_floor")]
+        about = f"{one['truths']}, {one['rate']}, known unevenly"
+        lines.append((f"{one['rows']:,}", f"{one['labels']:,}", about, *values))
     tables = [table(head, lines)]
     of_families = ("rows", "labels", "rate", "truths", "tables with a mark", "without correction", "off labels found")
     tables.append(
@@ -246,6 +263,13 @@ def main() -> None:
                 for calibrated in (True, False):
                     covered.append(coverage(rows, labels, base, how, calibrated, options.runs))
                     run.say(covered[-1])
+    uneven = list[dict[str, Any]]()
+    for rows, labels in UNEVEN:
+        for how in ("independent", "together"):
+            for base in BASES:
+                runs = options.runs if labels < 200 else options.runs // 2
+                uneven.append(coverage(rows, labels, base, how, True, runs, uneven=True))
+                run.say(uneven[-1])
     for rows, labels, base in FAMILIES:
         for how in ("independent", "together"):
             families.append(family(rows, labels, base, how, options.runs if labels < 200 else options.runs // 4))
@@ -259,6 +283,7 @@ def main() -> None:
         "least_nll": min(one["nll"] for one in covered),
         "least_brier": min(one["brier"] for one in covered),
         "least_pairs": min(one["pairs"] for one in covered),
+        "least_uneven": {name: min(one[name] for one in uneven) for name in ("ece", "gap", "nll", "brier")},
         "most_marked": max(one["marked"] for one in families),
         "most_uncorrected": max(one["uncorrected"] for one in families),
         "least_found": min(one["found"] for one in families),
@@ -268,7 +293,7 @@ def main() -> None:
         "each": max(one["each"] for one in of_fits),
         "shared": max(one["shared"] for one in of_fits),
     }
-    run.finish(options.out, markdown, summary=summary, coverage=covered, families=families, fits=of_fits)
+    run.finish(options.out, markdown, summary=summary, coverage=covered, uneven=uneven, families=families, fits=of_fits)
 
 
 if __name__ == "__main__":

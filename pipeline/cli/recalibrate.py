@@ -2,7 +2,8 @@
 
 If a calibrator is already under judgement, it is judged by later labels, and promoted or withdrawn by the verdict. No
 other is fitted before the verdict. The shadow, a net, is judged too, but a person decides about it (--promote-net). For
-an observed model, which another server serves, the calibrator is written to a file.
+an observed model, which another server serves, the calibrator is written to a file. --prior-shift needs no labels: it
+corrects the served calibrator for new class shares.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ def add_parser(commands: Subparsers) -> None:
         "recalibrate",
         "recalibrate --model digits --candidates temperature vector --wait 600",
         "recalibrate --groups tag",
+        "recalibrate --prior-shift --since 2026-11-01T00:00",
     )
     parser = commands.add_parser("recalibrate", description=__doc__, epilog=epilog)
     add_judgement(parser)
@@ -43,12 +45,20 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--candidates", nargs="+", default=(), metavar="NAME", help=candidates)
     groups = "tag: a temperature for each tag is a candidate (default: only if the served calibrator has groups)"
     parser.add_argument("--groups", choices=GROUPS, help=groups)
+    prior_shift = (
+        "fit nothing: correct the served calibrator for the class shares of answers without labels. Refused where the"
+        " live report does not give these shares"
+    )
+    parser.add_argument("--prior-shift", action="store_true", help=prior_shift)
+    since = "with --prior-shift: only answers given since this time (ISO 8601, UTC without an offset; default: all)"
+    parser.add_argument("--since", metavar="TIME", help=since)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from pipeline.recalibrate import recalibrate
 
-    fit = {name: getattr(arguments, name) for name in ("version", "labels", "out", "displace", "groups")}
+    names = ("version", "labels", "out", "displace", "groups", "prior_shift", "since")
+    fit = {name: getattr(arguments, name) for name in names}
     request = request_of(arguments, **fit, candidates=tuple(arguments.candidates))
     print(outcome_text(recalibrate(request)))
     return 0

@@ -94,6 +94,8 @@ def recalibrate(
     wait_seconds: Annotated[float, Field(ge=0)] = 0.0,
     look_again_minutes: Annotated[float, Field(gt=0)] | None = 10.0,
     dry_run: bool = False,
+    prior_shift: bool = False,
+    since: datetime | None = None,
 ) -> State[None]:
     """Judge the calibrator beside the served version. If there is none, fit one on live labels and publish it there.
 
@@ -119,6 +121,8 @@ def recalibrate(
         look_again_minutes: Minutes until another run, if labels are too few for a fit or a verdict, or the service is
             down. Each further run waits twice as long, up to a day. None: no other run.
         dry_run: Only check that a recalibration would be possible. The run fails if not.
+        prior_shift: Correct the served calibrator for the class shares of answers without labels, in place of a fit.
+        since: With prior_shift: only answers given since then.
     """
     log = get_run_logger()
     request = Recalibration(
@@ -132,6 +136,8 @@ def recalibrate(
         promote_net=promote_net,
         displace=displace,
         groups=groups,
+        prior_shift=prior_shift,
+        since=since,
         wait_seconds=wait_seconds,
         why=reason or "",
         who=f"flow run {flow_run.get_name()}",

@@ -16,6 +16,7 @@ from pipeline.recalibrate.request import (
     DisagreementError,
     FewLabelsError,
     Judgement,
+    NoClassSharesError,
     Recalibration,
     RecalibrationOutcome,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "CandidateComparison",
     "DisagreementError",
     "FewLabelsError",
+    "NoClassSharesError",
     "Judgement",
     "RemoteModel",
     "RecalibrationOutcome",

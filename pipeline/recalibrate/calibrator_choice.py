@@ -13,7 +13,7 @@ from pipeline.config import Evaluation
 from pipeline.recalibrate.set_rows import settings_of_sets
 from trueodds import calibrators
 from trueodds.bundle import METRICS, Bundle, Card, CardSets, Reference, RiskCoverage
-from trueodds.calibrators import Calibrator, Identity
+from trueodds.calibrators import Calibrator, Identity, PriorCorrected
 from trueodds.calibrators.conformal import fit_sets
 from trueodds.calibrators.held_out import calibrated_nll, stratified_folds
 from trueodds.calibrators.selection import default_candidates
@@ -26,6 +26,8 @@ from trueodds.sums.positive import PositiveClass
 from trueodds.sums.rounding import EXACT, Resolution
 
 FOLDS = 5
+NO_SAMPLE = "whose probabilities differ, and its labels were no random sample"
+"""Why a version that was fitted to selected labels has no conformal sets."""
 RECALIBRATION = "recalibration"
 """Key of `training` in a card, under which a recalibrated bundle has its origin: the served version and its labels."""
 
@@ -116,7 +118,9 @@ def choose(
     """
     grouped = groups_N is not None
     default = default_candidates(logits_NC.shape[1], len(labels_N), ordered=ordered, has_groups=grouped)
-    names = list(dict.fromkeys([served.name, *(candidates or default)]))
+    # A correction for class shares cannot be refitted to labels; the calibrator inside it can.
+    refitted = served.calibrator if isinstance(served, PriorCorrected) else served
+    names = list(dict.fromkeys([refitted.name, *(candidates or default)]))
     selection = calibrators.select(
         logits_NC, labels_N, candidates=names, folds=FOLDS, groups=groups_N, resolution=resolution
     )
@@ -174,8 +178,12 @@ def write_candidate(served: Bundle, choice: CalibratorChoice, out: Path, apart: 
             f"Recalibrated from version {served.version} on its {choice.rows:,} newest live labels: the same net, a new"
             f" calibrator. The metrics are from these labels: 'before' for the calibrator of {served.version}, 'after'"
             f" for calibrators chosen and fitted without the measured labels, in {FOLDS} folds.",
-            *_without_promise(served),
-            *([] if sets is not None else _without_sets(served)),
+            *without_promise(served),
+            *(
+                []
+                if sets is not None
+                else without_sets(served, "whose probabilities differ, and its labels were no random sample")
+            ),
             *table["notes"],
         ],
     }
@@ -191,7 +199,7 @@ def write_candidate(served: Bundle, choice: CalibratorChoice, out: Path, apart: 
     )
 
 
-def _without_promise(served: Bundle) -> list[str]:
+def without_promise(served: Bundle) -> list[str]:
     """Return a note if the served version may act alone, which this one may not."""
     if served.card.act_alone is None:
         return []
@@ -201,14 +209,13 @@ def _without_promise(served: Bundle) -> list[str]:
     ]
 
 
-def _without_sets(served: Bundle) -> list[str]:
-    """Return a note if the served version has conformal sets, which this one lacks."""
+def without_sets(served: Bundle, reason: str) -> list[str]:
+    """Return a note if the served version has conformal sets, which this one lacks for a reason."""
     if served.card.sets is None:
         return []
     return [
-        f"Version {served.version} has conformal sets. They do not apply to this version, whose probabilities differ,"
-        " and its labels were no random sample. So it has none. Fit sets to labelled rows that it was not fitted on,"
-        " and publish the bundle anew."
+        f"Version {served.version} has conformal sets. They do not apply to this version, {reason}. So it has none. Fit"
+        " sets to labelled rows that it was not fitted on, and publish the bundle anew."
     ]
 
 

@@ -16,6 +16,7 @@ from trueodds.calibrators import (
     EnsembleTemperature,
     GroupTemperature,
     Identity,
+    PriorCorrected,
     Temperature,
 )
 from trueodds.sums.inputs import Array
@@ -72,6 +73,8 @@ def gain_limits(
 
 def _within(calibrator: Calibrator, group: str | None) -> Calibrator:
     """Return what a calibrator is within one group; None stands for rows of no known group."""
+    if isinstance(calibrator, PriorCorrected):
+        return calibrator.within(_within(calibrator.calibrator, group))
     if type(calibrator) is not GroupTemperature:
         return calibrator
     known = calibrator.temperatures
@@ -140,4 +143,8 @@ def _members(calibrator: Calibrator, classes: int) -> list[_Member] | None:
     if type(calibrator) is EnsembleTemperature:
         first, second, _ = (float(weight) for weight in np.asarray(calibrator.weight_3))
         return [_Member(first, calibrator.temperature, none_C), _Member(second, 1.0, none_C)]
+    inner = _members(calibrator.calibrator, classes) if isinstance(calibrator, PriorCorrected) else None
+    if isinstance(calibrator, PriorCorrected) and inner is not None and len(inner) == 1 and inner[0].weight == 1:
+        bias_C = calibrator.slope * inner[0].bias_C + calibrator.shift_C
+        return [_Member(1.0, inner[0].temperature / calibrator.slope, bias_C)]
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,19 +24,22 @@ from pipeline.recalibrate.judging import (
 )
 from pipeline.recalibrate.model_state import LOCK, JudgedVersion, ModelState, check_folder
 from pipeline.recalibrate.observed import RemoteModel
+from pipeline.recalibrate.prior_shift import read_shares, write_correction
 from pipeline.recalibrate.request import (
     FewLabelsError,
     Judgement,
+    NoClassSharesError,
     NoTagsError,
     Recalibration,
     RecalibrationOutcome,
     Status,
 )
 from pipeline.recalibrate.set_rows import divide, has_different_chances, labels_are_chosen
-from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, BundleError, BusyError, Slot
+from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, Bundle, BundleError, BusyError, Slot
 from trueodds.client import Labelled
 from trueodds.errors import ConfigError, UserError
 from trueodds.logits import Logits
+from trueodds.reports.schemas import ClassShares, Report
 from trueodds.sums.rounding import EXACT
 
 POLL_SECONDS = 2.0
@@ -63,6 +66,7 @@ def recalibrate(request: Recalibration, call: Call = directly) -> RecalibrationO
     Raises:
         FewLabelsError: There are fewer than 200 labels.
         NoTagsError: `request.groups` is "tag", and no labelled answer has a tag.
+        NoClassSharesError: `request.prior_shift` is set, and the class shares are not known, refused or withdrawn.
         BundleError: There is no such model or version, or the calibrator under judgement is for another net.
         CallError: The service does not answer, or refuses.
         DisagreementError: The service serves another folder, or has labels of other classes.
@@ -70,6 +74,11 @@ def recalibrate(request: Recalibration, call: Call = directly) -> RecalibrationO
         FitError: No candidate can be fitted.
     """
     if model := RemoteModel.of(request):
+        if request.prior_shift:
+            raise NoClassSharesError(
+                f"another server serves {model.name}, so the service has no reference rows of it by class; compare the"
+                " answers with labelled rows from before the shift: trueodds report TABLE --reference ROWS"
+            )
         return observed.recalibrate(request, model, call)
     check_folder(request)
     name = request.model_name()
@@ -148,7 +157,8 @@ def _judge_or_fit(request: Recalibration, state: ModelState, call: Call) -> Reca
             stays = "\nNo other calibrator is fitted, so that its evidence grows (--displace ends it)."
             words = judgement.words + stays * (judgement.decision == "stays")
             outcome = _outcome(name, request.models.version_of(name, DEFAULT) or "", [replace(judgement, words=words)])
-    return _with_net(request, outcome or _fit(request, state, call, previous), call)
+    make = _correct if request.prior_shift else _fit
+    return _with_net(request, outcome or make(request, state, call, previous), call)
 
 
 def _gives_way(request: Recalibration, candidate: JudgedVersion, judgement: Judgement) -> bool:
@@ -214,20 +224,53 @@ def _fit(request: Recalibration, state: ModelState, call: Call, previous: Judgem
             words += f" {name}/{previous.version} stays the recalibrated version. {previous.comparison.words()}"
         return RecalibrationOutcome("kept", name, served.version, None, words, choice)
     lower = f"{choice.best.name}: NLL {choice.gain:.4f} nats a label lower"
+
+    def publish(instead: str) -> str:
+        return str(call(publish_candidate, request, state, choice, rows, instead, apart))
+
+    outcome = _put_forward(request, state, call, previous, publish, lower, "cross-validated")
+    return replace(outcome, choice=choice)
+
+
+def _correct(request: Recalibration, state: ModelState, call: Call, previous: Judgement | None) -> RecalibrationOutcome:
+    """Correct the served calibrator for the class shares of answers without labels, and publish it if they changed."""
+    name, served = state.name, state.served
+    report, shares = call(read_shares, request, name, served)
+    if not shares.changed_classes:
+        words = f"Nothing published: {shares.reading}"
+        return RecalibrationOutcome("kept", name, served.version, None, words)
+    about = f"corrected for the class shares of {shares.answers:,} answers"
+
+    def publish(instead: str) -> str:
+        return str(call(publish_correction, request, state, report, shares, instead))
+
+    outcome = _put_forward(request, state, call, previous, publish, about, "without labels")
+    return replace(outcome, words=f"{shares.reading}\n{outcome.words}")
+
+
+def _put_forward(
+    request: Recalibration,
+    state: ModelState,
+    call: Call,
+    previous: Judgement | None,
+    publish: Callable[[str], str],
+    about: str,
+    how: str,
+) -> RecalibrationOutcome:
+    """Publish a calibrator, and promote it at once or put it under judgement."""
+    name, served = state.name, state.served.version
     if request.promote == "now":
-        version: str = call(publish_candidate, request, state, choice, rows, "", apart)
-        why = request.reason(lower) + ends(request, state, call)
-        request.models.promote(name, version, why=why, who=request.who, beside=served.version)
-        return RecalibrationOutcome(
-            "promoted", name, served.version, version, f"{name}/{version} answers now. {lower}.", choice
-        )
+        version = publish("")
+        why = request.reason(about) + ends(request, state, call)
+        request.models.promote(name, version, why=why, who=request.who, beside=served)
+        return RecalibrationOutcome("promoted", name, served, version, f"{name}/{version} answers now. {about}.")
     instead = f"; displaces {previous.version}: {previous.comparison.evidence()}" if previous else ""
-    version = call(publish_candidate, request, state, choice, rows, instead, apart)
+    version = publish(instead)
     words = (
-        f"{name}/{version} is published as the recalibrated version, {lower} (cross-validated){instead}. Labels"
+        f"{name}/{version} is published as the recalibrated version, {about} ({how}){instead}. Labels"
         f" of later answers decide: trueodds judge. {commands(name, RECALIBRATED, version)}"
     )
-    return RecalibrationOutcome("published", name, served.version, version, words, choice)
+    return RecalibrationOutcome("published", name, served, version, words)
 
 
 def publish_candidate(
@@ -241,14 +284,31 @@ def publish_candidate(
     """Publish the chosen calibrator as a version, and put it under judgement unless it will be served at once."""
     with tempfile.TemporaryDirectory(prefix="trueodds-recalibrate-") as folder:
         bundle = write_candidate(state.served, choice, Path(folder) / "bundle", apart)
-        if note := try_bundle(bundle.directory):
-            request.say(note)
-        version = request.models.publish(bundle.directory, None).name
-    if request.promote != "now":
         # The fit knows no later answer by the service's clock, and none of its own rows whatever the clocks say.
         since_ms = max(time.time_ns() // 1_000_000 + rows.ahead_ms, int(rows.created_ms_N.max()) + 1)
-        why = request.reason(f"recalibrated on {choice.rows:,} labels{instead}")
-        who, beside = request.who, state.served.version
+        return _publish(request, state, bundle, f"recalibrated on {choice.rows:,} labels{instead}", since_ms)
+
+
+def publish_correction(
+    request: Recalibration, state: ModelState, report: Report, shares: ClassShares, instead: str = ""
+) -> str:
+    """Publish the served calibrator, corrected for class shares, as `publish_candidate` does."""
+    # The shares use no labels. But labels could have withdrawn them, so only labels of later answers are evidence.
+    rows = fetch_labels(request.client, state.name, state.served, 1)
+    now_ms = time.time_ns() // 1_000_000 + rows.ahead_ms
+    with tempfile.TemporaryDirectory(prefix="trueodds-recalibrate-") as folder:
+        bundle = write_correction(state.served, report, shares, Path(folder) / "bundle", now_ms)
+        words = f"corrected for the class shares of {shares.answers:,} answers{instead}"
+        return _publish(request, state, bundle, words, now_ms)
+
+
+def _publish(request: Recalibration, state: ModelState, bundle: Bundle, words: str, since_ms: int) -> str:
+    """Publish a bundle with the served net, and put it under judgement unless it will be served at once."""
+    if note := try_bundle(bundle.directory):
+        request.say(note)
+    version = request.models.publish(bundle.directory, None).name
+    if request.promote != "now":
+        why, who, beside = request.reason(words), request.who, state.served.version
         request.models.shadow(
             state.name, version, slot=RECALIBRATED, why=why, who=who, since_ms=since_ms, beside=beside
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -44,6 +45,10 @@ class NoTagsError(UserError, ValueError):
             )
 
 
+class NoClassSharesError(UserError, ValueError):
+    """There are no class shares by which a calibrator could be corrected."""
+
+
 class DisagreementError(UserError, RuntimeError):
     """The service serves another model directory, or another model, than the command expects."""
 
@@ -58,7 +63,8 @@ class Recalibration:
     """The model to recalibrate, and the rules.
 
     Raises:
-        ConfigError: Fewer than 200 labels, a negative time, an unknown rule, or groups that no candidate reads.
+        ConfigError: Fewer than 200 labels, a negative time, an unknown rule, groups that no candidate reads, or options
+            that do not fit together.
         AuditLogError: `why` or `who` is not a single plain line.
     """
 
@@ -92,6 +98,10 @@ class Recalibration:
     """tag: a temperature for each tag is a candidate. None: only if the served calibrator has groups."""
     out: Path | None = None
     """File for the calibrator of a model that another server serves."""
+    prior_shift: bool = False
+    """Whether the candidate is the served calibrator, corrected for the class shares of answers without labels."""
+    since: datetime | str | None = None
+    """With `prior_shift`: only answers given since then. None: all answers of the version."""
 
     def __post_init__(self) -> None:
         if self.labels < LEAST_LABELS:
@@ -107,6 +117,13 @@ class Recalibration:
                 f"groups is {self.groups!r}, and none of the candidates {', '.join(self.candidates)} reads groups; add"
                 " group_temperature, or leave groups out"
             )
+        if self.prior_shift and (given := [name for name in ("candidates", "groups") if getattr(self, name)]):
+            raise ConfigError(
+                f"prior_shift and {' and '.join(given)} given; prior_shift corrects the served calibrator and fits no"
+                " other: leave one out"
+            )
+        if self.since is not None and not self.prior_shift:
+            raise ConfigError(f"since is {self.since}; allowed only with prior_shift (--prior-shift)")
         Reason.of(self.why, self.who)
 
     def promote_of(self, slot: Slot) -> Promote:

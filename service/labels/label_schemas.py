@@ -116,6 +116,15 @@ PARAMETERS = [
     },
 ]
 BODY = body_of({JSON: {"oneOf": [_ONE, _ROWS]}, CSV: TEXT, NDJSON: TEXT})
+_JUDGE_ROW = {**_ROW, "properties": {k: v for k, v in _ROW["properties"].items() if k != "correct"}}
+_JUDGE_ROWS = object_of(
+    {
+        "labels": list_of(_JUDGE_ROW, minItems=1, description="Several labels. Each has the keys of a single one."),
+        **{name: _ROWS["properties"][name] for name in ("model", "question")},
+    },
+    ["labels"],
+)
+JUDGE_BODY = body_of({JSON: {"oneOf": [_JUDGE_ROW, _JUDGE_ROWS]}, CSV: TEXT, NDJSON: TEXT})
 
 
 def examples(version: Version) -> documentation.Examples:

@@ -10,6 +10,7 @@ import numpy as np
 
 from service.alarm import ALARM, COVERAGE, GROUPS, PROMISE
 from service.errors import ServiceError
+from service.labels import judge_readings
 from service.report.query import ReportQuery, unknown_tag
 from service.report.recent import RecentLabels, select_labels
 from service.runtime import Runtime
@@ -21,6 +22,7 @@ from trueodds.bundle.contents import shadowed_by, slot_of
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import LabelledRows
 from trueodds.reports.schemas import MOST_MINUTES, KnownVersion, Unit
+from trueodds.reports.schemas.judge import JudgeFigures
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.fine import FineSums
 from trueodds.sums.hours import MINUTE_MS, hour_of, hours_of, within
@@ -90,6 +92,8 @@ class ReportData:
     """Versions of the question, if the model is a question of a decision model."""
     notices: list[Notice]
     """Notices about that question."""
+    judge: JudgeFigures | None
+    """Estimates from human and judge's labels; None without a judge's label, for one class or tag, and for `last`."""
 
 
 async def read(runtime: Runtime, recent: RecentLabels, version: Version, query: ReportQuery) -> ReportData:
@@ -140,7 +144,15 @@ async def read(runtime: Runtime, recent: RecentLabels, version: Version, query: 
         class_and_tag=class_and_tag,
         questions=questions,
         notices=notices,
+        judge=await _judge(store, version, query),
     )
+
+
+async def _judge(store: Store, version: Version, query: ReportQuery) -> JudgeFigures | None:
+    """Read the estimates from human and judge's labels of the report's window."""
+    if query.window.is_group or query.last is not None:
+        return None
+    return await judge_readings.figures_of(store, version, query.options, query.since_ms, query.until_ms)
 
 
 async def _question(store: Store, version: Version) -> tuple[list[QuestionCounts], list[Notice]]:

@@ -375,6 +375,7 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
         data.all_positive,
     )
     report.class_shares = class_shares_of(version, options, data.positive)
+    report.judge = data.judge
     report.held, report.maturing = held_of(data.held_labels), maturing
     try:
         report.sets = sets_of(data, version, settings, report)

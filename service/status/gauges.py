@@ -21,6 +21,7 @@ from service.telemetry.metrics import KEY
 from trueodds.metrics import EceInterval, ece_interval
 from trueodds.reports.schemas import ClassShares, ExpectedDecisions
 from trueodds.reports.schemas.alarm import ActingAlone
+from trueodds.reports.schemas.judge import JudgeFigures
 from trueodds.reports.schemas.sets import SetCoverage
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.inputs import Array
@@ -50,6 +51,7 @@ class VersionState:
     expected: tuple[ExpectedDecisions, ...] = ()
     """Expected results of alerts on the answers without a label."""
     class_shares: ClassShares | None = None
+    judge: JudgeFigures | None = None
     """Class shares of the answers under prior shift; None without reference rows."""
 
     @property
@@ -102,6 +104,7 @@ class Gauges:
             *_groups(states),
             *_expected(states),
             *_class_shares(states),
+            *_judges(states),
             *_maturing(states),
             _ready_gauge(intended_versions),
             _altered_gauge(changes),
@@ -316,6 +319,33 @@ def _class_shares(states: Sequence[VersionState]) -> list[Metric]:
             for family, value in zip(families, values, strict=True):
                 family.add_metric([*state.key, one.name], float("nan") if value is None else value)
     return [*families, *flags]
+
+
+def _judges(states: Sequence[VersionState]) -> list[Metric]:
+    texts = {
+        "labels": "Answers with a label of a judge",
+        "agreement": "Share of the human labels with which the judge agrees",
+        "accuracy": "Accuracy of all answers from human and judge's labels; no series without 30 human labels",
+        "accuracy_lower": "Lower end of the 95% interval of that accuracy",
+        "accuracy_upper": "Upper end of the 95% interval of that accuracy",
+        "signed_gap": "Accuracy minus mean confidence, from human and judge's labels",
+        "signed_gap_lower": "Lower end of the 95% interval of that gap",
+        "signed_gap_upper": "Upper end of the 95% interval of that gap",
+        "unlike": "1: the judge's labels show that the human labels are no random sample; 0: they do not",
+    }
+    families = {name: GaugeMetricFamily(f"trueodds_judge_{name}", text, labels=KEY) for name, text in texts.items()}
+    for state in states:
+        if (judge := state.judge) is None:
+            continue
+        values: dict[str, float | None] = {"labels": judge.judge_labels, "agreement": judge.agreement}
+        for name, figure in (("accuracy", judge.accuracy), ("signed_gap", judge.signed_gap)):
+            if figure is not None:
+                values |= {name: figure.value, f"{name}_lower": figure.lower, f"{name}_upper": figure.upper}
+                values["unlike"] = float(judge.warning)
+        for name, value in values.items():
+            if value is not None:
+                families[name].add_metric([*state.key], value)
+    return list(families.values())
 
 
 def _maturing(states: Sequence[VersionState]) -> list[Metric]:

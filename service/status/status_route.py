@@ -140,7 +140,9 @@ async def metrics(request: Request) -> Response:
         groups = await _read_groups(runtime, version)
         expected, shares = await _read_expectation(runtime, version, sums, alarm[1])
         state = VersionState(version, sums, *alarm, acting, matured, sets=sets, groups=groups, expected=expected)
-        states.append(replace(state, class_shares=shares))
+        counts = sums.answers, sums.labelled.n
+        judge = await request.app.state.judges.of_all(runtime.store, version, ReportOptions(), counts)
+        states.append(replace(state, class_shares=shares, judge=judge))
     held = await runtime.store.read_held()
     of_questions = await runtime.store.read_questions(), await runtime.store.read_notices()
     archive = await runtime.store.read_archive()

@@ -176,7 +176,7 @@ class LabelRules:
 
     def _unknown_class(self, row: int, label: Label, classes: tuple[str, ...]) -> Refusal:
         self._unknown_names += 1  # finding a similar name takes milliseconds, too slow for thousands of rows
-        message = _class_message(label.label, classes, near=self._unknown_names <= MOST_LISTED)
+        message = class_message(label.label, classes, near=self._unknown_names <= MOST_LISTED)
         return Refusal(row, label.id, "unknown_class", message)
 
     def _hold(self, row: int, label: Label) -> Outcome | Refusal:
@@ -235,7 +235,8 @@ def names_of(classes: tuple[str, ...]) -> Names:
     return Names(classes)
 
 
-def _class_message(label: str | int, classes: tuple[str, ...], *, near: bool) -> str:
+def class_message(label: str | int, classes: tuple[str, ...], *, near: bool) -> str:
+    """Return the message about a label that is no class. `near` names the nearest one."""
     if isinstance(label, int):
         return (
             f"no class has the index {short(label)}; allowed are 0..{len(classes) - 1}, or the name of a class as label"

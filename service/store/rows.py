@@ -233,6 +233,25 @@ class StoredPrediction:
     due_ms: int | None = None
     """Time at which the answer begins to count, while its maturity window is open. Its label is not read before."""
     confidence_source: str | None = None
+    judge_label: int | None = None
+    """Label of a judge, which counts nowhere as a human one."""
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedAnswers:
+    """Answers of a version with the labels that people and a judge gave."""
+
+    confidence_N: npt.NDArray[np.float64]
+    predicted_N: Integers
+    label_N: Integers
+    """Human label; UNKNOWN without one."""
+    judge_N: Integers
+    """Label of the judge; UNKNOWN without one."""
+    propensity_N: npt.NDArray[np.float64]
+    """Propensity of the human label; NaN without one."""
+
+    def __len__(self) -> int:
+        return len(self.predicted_N)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
 from functools import partial, update_wrapper
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_args
 
 from service.errors import Refusal
 from service.store.databases.database import Database
@@ -45,7 +45,6 @@ from service.store.work import (
     archiving,
     decisions,
     doubtful,
-    label_queue,
     labels,
     maturing,
     pairs,
@@ -58,6 +57,7 @@ from service.store.work import (
     voiding,
     windows,
 )
+from service.store.work.labelling import judging, label_queue
 from service.store.work.statements import Work
 from service.store.work.sums import class_and_tag, compaction, deltas, queries, tag_places
 from service.store.work.sums.class_and_tag import RowSums
@@ -198,6 +198,9 @@ class Store:
     read_queue_counts = _reads_of(label_queue.counts, lambda: None)
     read_leases = _reads_of(label_queue.leases, list[QueuedAnswer])
     read_queue_ids = _reads_of(label_queue.ids_of, set[str])
+    count_judge_labels = _reads_of(judging.count, int)
+    read_judge_stamp = _reads_of(judging.stamp, lambda: (0, 0, 0))
+    read_judged = _reads_of(judging.answers, lambda: None)
 
     async def put_version(self, version: Version) -> None:
         """Add a version. This must precede its predictions. Adding it again has no effect.
@@ -294,6 +297,25 @@ class Store:
     async def put_each_label(self, labels: list[Label], import_id: str | None = None) -> list[Outcome | Refusal]:
         """Store each acceptable label, as if each were a call of its own, in one transaction."""
         return (await self._put_labels(labels, import_id, each=True)).outcomes
+
+    async def put_judge_labels(self, labels: list[Label]) -> dict[str, int]:
+        """Store labels of a judge, all or none, and count them by outcome; see `work.judging`.
+
+        Raises:
+            RefusedLabelsError: Unknown ids, or unknown classes.
+        """
+        plan = await self._put_judge(labels, each=False)
+        if plan.refusals:
+            raise RefusedLabelsError(plan.refusals, len(labels))
+        return {name: plan.outcomes.count(name) for name in get_args(judging.JudgeOutcome)}
+
+    async def put_each_judge_label(self, labels: list[Label]) -> list[judging.JudgeOutcome | Refusal]:
+        """Store each acceptable label of a judge, in one transaction."""
+        return (await self._put_judge(labels, each=True)).outcomes
+
+    async def _put_judge(self, rows: list[Label], *, each: bool) -> judging.JudgePlan:
+        work = partial(judging.put, rows, self._known, self._clock(), each=each)
+        return await self.database.write(work, large=len(rows) > SMALL)
 
     async def _put_labels(self, rows: list[Label], import_id: str | None, *, each: bool) -> LabelPlan:
         arrival, large = labels.Arrival(self._clock(), import_id), len(rows) > SMALL

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
+import torch
 from scipy.optimize import minimize
 
 from tests import reference_calibrators
@@ -142,6 +144,21 @@ def test_integers_name_groups_and_a_fit_without_groups_says_so() -> None:
     bare = calibrators.fit(z_NC, labels_N, "group_temperature")
     assert "The fit got no groups" in bare.warnings[0]
     np.testing.assert_array_equal(bare(z_NC), calibrators.fit(z_NC, labels_N, "temperature")(z_NC))
+
+
+def test_groups_of_arrow_and_torch_are_read_by_value() -> None:
+    z_NC, labels_N, groups = drawn([300, 300], [0.7, 2.5])
+    numbers = [0 if g == "a" else 1 for g in groups]
+    named, numbered = fit((z_NC, labels_N, groups)), fit((z_NC, labels_N, np.array(numbers)))
+    texts = pa.array([*groups[:-1], None])
+    for given in (texts, pa.chunked_array([texts[:9], texts[9:]]), texts.dictionary_encode()):
+        found = calibrators.fit(z_NC, labels_N, "group_temperature", groups=given)
+        assert found.known_groups == named.known_groups
+        np.testing.assert_array_equal(named(z_NC, groups=given), named(z_NC, groups=[*groups[:-1], None]))
+    for tensors in (torch.tensor(numbers), list(torch.tensor(numbers))):
+        np.testing.assert_array_equal(numbered(z_NC, groups=tensors), numbered(z_NC, groups=numbers))
+    with pytest.raises(ValueError, match=r"groups\[0\] is .*; allowed are strings, integers, and None"):
+        numbered(z_NC, groups=torch.full((600,), 0.5))
 
 
 def test_it_survives_json_and_a_file(tmp_path: Path) -> None:

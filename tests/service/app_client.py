@@ -46,6 +46,9 @@ class Client:
     def post(self, url: str, **options: Any) -> httpx.Response:
         return self.run(self.http.post(url, **options))
 
+    def delete(self, url: str, **options: Any) -> httpx.Response:
+        return self.run(self.http.delete(url, **options))
+
     def read(self, url: str, status: int = 200, **query: Any) -> Any:
         """The JSON of a GET, which must have the status."""
         return content_of(self.get(url, params=query or None), status)

@@ -15,6 +15,7 @@ from trueodds.calibrators.affine.structured import StructuredMatrix, StructuredV
 from trueodds.calibrators.base import Calibrator, FitError
 from trueodds.calibrators.curve import StructuredCurve, TemperatureCurve
 from trueodds.calibrators.ensemble import EnsembleTemperature
+from trueodds.calibrators.fitting.prior_corrected import PriorCorrected
 from trueodds.calibrators.fitting.rounded import Rounded
 from trueodds.calibrators.histogram import BBQ, Histogram
 from trueodds.calibrators.identity import Identity
@@ -44,6 +45,7 @@ __all__ = [
     "MultilabelPlatt",
     "OrderedTemperature",
     "Platt",
+    "PriorCorrected",
     "Quadratic",
     "Rounded",
     "SELECT",

@@ -17,7 +17,8 @@ from trueodds.calibrators.affine.structured import StructuredMatrix, StructuredV
 from trueodds.calibrators.base import Calibrator, Labels, Logits, check_fit_data, fit_kind
 from trueodds.calibrators.curve import StructuredCurve, TemperatureCurve
 from trueodds.calibrators.ensemble import EnsembleTemperature
-from trueodds.calibrators.fitting.rounded import Rounded, from_fields
+from trueodds.calibrators.fitting.prior_corrected import PriorCorrected
+from trueodds.calibrators.fitting.rounded import Rounded
 from trueodds.calibrators.held_out import out_of_scale, overfitting
 from trueodds.calibrators.histogram import BBQ, Histogram
 from trueodds.calibrators.identity import Identity
@@ -60,7 +61,9 @@ _CLASSES: tuple[type[Calibrator], ...] = (
     StructuredCurve,
 )
 _BY_NAME: dict[str, type[Calibrator]] = {c.name: c for c in _CLASSES}
-RESERVED = (*_BY_NAME, Rounded.name, MultilabelPlatt.name, "select", "all")
+_AROUND: dict[str, type[Calibrator]] = {c.name: c for c in (Rounded, PriorCorrected)}
+"""Calibrators around another one, by name."""
+RESERVED = (*_BY_NAME, *_AROUND, MultilabelPlatt.name, "select", "all")
 """Names that no other distribution may register: the built-in calibrators, and words with a meaning in their place."""
 
 
@@ -135,7 +138,7 @@ def origin(calibrator: Calibrator | type[Calibrator]) -> Distribution | None:
         None
     """
     kind = calibrator if isinstance(calibrator, type) else type(calibrator)
-    return None if kind in (*_CLASSES, Rounded) else extensions.origin("calibrators", kind.name, kind)
+    return None if kind in (*_CLASSES, *_AROUND.values()) else extensions.origin("calibrators", kind.name, kind)
 
 
 def _is_calibrator(value: object) -> bool:
@@ -271,8 +274,10 @@ def from_json(tree: dict[str, Any]) -> Calibrator:
         )
     if requirement is not None and name not in names():
         raise extensions.missing("calibrators", name, requirement)
-    calibrator = Rounded if name == Rounded.name else get(name)
+    calibrator = _AROUND.get(name) or get(name)
+    if name in _AROUND:
+        fields["calibrator"] = from_json(fields.pop("inner", None))
     try:
-        return from_fields(fields, from_json) if calibrator is Rounded else calibrator(**fields)
+        return calibrator(**fields)
     except TypeError as error:
         raise ValueError(f"calibrator {calibrator.name!r} cannot be restored from {sorted(fields)}: {error}") from None

@@ -2,7 +2,8 @@
 
 `draw` puts a sample of the stored answers into the service's label queue. `export` leases the next answers to one
 person and writes them as CSV. `import` reads this file when its labels are filled in. People can also label on the
-service's page, at /label-queue.
+service's page, at /label-queue. `judge` sends labels of a judge, such as a language model, which never count as human
+ones.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 EXAMPLES = """examples:
   trueodds label draw --budget 200 --who Ada
   trueodds label export --who Ada --count 50 --hours 48 --out to_label.csv
-  trueodds label import to_label.csv --who Ada"""
+  trueodds label import to_label.csv --who Ada
+  trueodds label judge answers.csv --column judge"""
 MOST_COUNT, MOST_HOURS, ROWS = 1_000, 14 * 24, 1_000
 TRUTH = {"": False, "0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
 """Cells of the column `skip`."""
@@ -52,10 +54,17 @@ def add_parser(commands: Subparsers) -> None:
     take = steps.add_parser("import", help="send the labels of an exported file")
     words = "a CSV with the columns id and label; a row whose skip is true is skipped, one without a label stays open"
     take.add_argument("file", type=Path, help=words)
+    judge = steps.add_parser("judge", help="send a judge's labels of stored answers")
+    words = "a table with the ids of stored answers, and the judge's label of each; an empty label is left out"
+    judge.add_argument("file", type=Path, help=words)
+    words = "column of the judge's labels (default: judge)"
+    judge.add_argument("--column", default="judge", metavar="COLUMN", help=words)
+    judge.add_argument("--model", metavar="NAME", help="model, if several have the ids")
     for step in (draw, export, take):
         step.add_argument("--who", required=True, metavar="NAME", help="name of the person who acts, for the log")
         step.add_argument("--model", metavar="NAME", help="model (default: the served one)")
         step.add_argument("--version", metavar="VERSION", help="its version (default: the served one)")
+    for step in (draw, export, take, judge):
         words = f"URL of the service (default: {URL}; {SERVICE})"
         step.add_argument("--url", default=os.environ.get(SERVICE) or URL, metavar="URL", help=words)
         step.add_argument("--key-file", type=Path, metavar="FILE", help="file with the service's key")
@@ -66,6 +75,9 @@ def run(arguments: argparse.Namespace) -> int:
     from trueodds.client import Client
 
     client = Client.from_environment(arguments.url, arguments.key_file)
+    if arguments.step == "judge":
+        _judge(client, arguments)
+        return 0
     whose = {"who": arguments.who, "model": arguments.model, "version": arguments.version}
     {"draw": _draw, "export": _export, "import": _import}[arguments.step](client, arguments, whose)
     return 0
@@ -115,6 +127,26 @@ def _import(client: Client, arguments: argparse.Namespace, whose: dict[str, Any]
     print(
         f"{arguments.file}: {totals['stored']:,} labels stored, {totals['already_known']:,} known already,"
         f" {totals['skips']:,} skipped, {left:,} rows without a label."
+    )
+
+
+def _judge(client: Client, arguments: argparse.Namespace) -> None:
+    from trueodds.files import FileError
+    from trueodds.inputs import columns
+
+    path, column = arguments.file, arguments.column
+    header = columns.names(path)
+    for name in ("id", column):
+        if name not in header:
+            raise FileError(f"{path} has no column {name!r}; it has {', '.join(header)}. Name another with --column")
+    texts = columns.read(path, (), ["id", column]).texts
+    pairs = zip(texts["id"].as_list(), texts[column].as_list(), strict=True)
+    labels = [(id_, label) for id_, label in pairs if label]
+    sent = client.judge(labels, model=arguments.model)
+    left = len(texts["id"]) - len(labels)
+    print(
+        f"{path}: {sent.stored:,} labels of the judge stored, {sent.replaced:,} replaced, {sent.already_known:,} known"
+        f" already, {left:,} rows without a label."
     )
 
 

@@ -87,6 +87,11 @@ _OF_FITS = {
 def calibrate(arguments: argparse.Namespace) -> int:
     """Read the table of `trueodds calibrate --multi-label`, fit, print the comparison and write the files."""
     _refuse(arguments, _OF_FITS)
+    if arguments.test is not None and arguments.test.suffix == ".npy":
+        raise OptionsError(
+            f"--test {arguments.test} holds no truths, and --labels names those of {arguments.logits}; give a table"
+            " or an .npz with the logits and the truths of the test rows"
+        )
     form = _form(arguments)
     names, z_NL, truth_NL, from_p = read_label_logits(arguments.logits, form)
     extreme = int((np.abs(z_NL) > -scipy.special.logit(2 * SMALLEST)).sum()) if from_p else 0

@@ -32,6 +32,7 @@ from trueodds.client.queries import ObserveOptions, PredictOptions, ReportQuery,
 from trueodds.client.responses import (
     CallError,
     DeleteSummary,
+    JudgeSummary,
     LabelPredictions,
     LabelSummary,
     ModelVersion,
@@ -65,7 +66,7 @@ PROBLEMS = 20
 
 T = TypeVar("T")
 P = ParamSpec("P")
-S = TypeVar("S", LabelSummary, ObservationSummary)
+S = TypeVar("S", JudgeSummary, LabelSummary, ObservationSummary)
 Labels = Mapping[str, str | int] | Iterable[tuple[str, str | int]]
 """True labels by the ids of their predictions."""
 
@@ -275,6 +276,47 @@ class Calls:
         shared |= {"correct": True} if correct else {}
         lines = ({"id": id_, key: class_, **shared} for id_, class_ in rows)
         return _in_lines(self._endpoint, "/feedback", lines, LABELS, "label", LabelSummary, headers=headers)
+
+    @Call
+    def judge(
+        self,
+        ids: Labels | Iterable[str] | str,
+        labels: Any = None,
+        *,
+        index: Any = None,
+        model: str | None = None,
+        question: str | None = None,
+    ) -> Steps[JudgeSummary]:
+        """Send labels of a judge, such as a language model, for stored answers. They never count as human labels.
+
+        A later label of the judge replaces an earlier one. The report's part `judge` combines them with human labels.
+
+        Args:
+            ids: Pairs of id and label, a mapping from id to label, a sequence of ids, or one id, as for `feedback`.
+            labels: Labels of the ids, if `ids` holds only ids.
+            index: Positions of the classes among the model's, from 0, instead of `labels`.
+            model: Name of the model, if several have the id.
+            question: Instead of `model`: name of the question, for answers of a decision model.
+
+        Returns:
+            The number of labels by outcome.
+
+        Raises:
+            ConfigError: A row is not a pair of id and label. Rows before it may have been sent.
+            CallError: The service refused a label, or did not answer. Sending all labels again is safe.
+
+        Examples:
+            >>> import numpy as np, trueodds
+            >>> client = trueodds.Client("http://127.0.0.1:8000")
+            >>> predictions = client.predict(np.zeros((2, 8, 8, 1), np.uint8))
+            >>> client.judge(predictions.ids, ["0", "8"])
+            JudgeSummary(stored=2, already_known=0, replaced=0)
+        """
+        rows, key = label_rows(ids, labels, index, booleans=question is not None)
+        named = {"model": model, "question": question}
+        shared: dict[str, Any] = {name: value for name, value in named.items() if value}
+        lines = ({"id": id_, key: class_, **shared} for id_, class_ in rows)
+        return _in_lines(self._endpoint, "/judge-labels", lines, LABELS, "label", JudgeSummary)
 
     @Call
     def observe(

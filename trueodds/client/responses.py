@@ -200,6 +200,21 @@ class LabelSummary:
 
 
 @dataclass(frozen=True)
+class JudgeSummary:
+    """Number of labels of one `judge` by outcome. The three numbers add up to the labels sent."""
+
+    stored: int = 0
+    """Labels of a judge stored for the first time."""
+    already_known: int = 0
+    """Labels that were stored already, with the same class."""
+    replaced: int = 0
+    """Labels that replaced a different label of the judge."""
+
+    def __add__(self, other: JudgeSummary) -> JudgeSummary:
+        return add_fields(self, other)
+
+
+@dataclass(frozen=True)
 class ObservationSummary:
     """Number of answers of one `observe` by outcome. The two numbers add up to the answers sent."""
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from trueodds.sums.inputs import without_tensors
 from trueodds.texts import short
 
 GroupNames = npt.NDArray[np.object_]
@@ -37,13 +38,15 @@ def check_groups(groups: Iterable[Any], rows: int) -> GroupNames:
 
     Args:
         groups: One entry per row: a string, an integer (its digits become the name), or None. NaN, pandas' missing
-            values and the empty string stand for None.
+            values and the empty string stand for None. Arrays of Arrow and tensors of torch are read by value.
         rows: Number of rows.
 
     Raises:
         ValueError: There is another number of entries, or an entry is of another type.
     """
     check_length(groups, rows)
+    # Entries of an Arrow array or a tensor are objects of their own, not the values
+    groups = groups.to_pylist() if hasattr(groups, "to_pylist") else without_tensors(groups)
     names = np.empty(rows, dtype=object)
     names[:] = [name if type(name) is str and name else _name(name, row) for row, name in enumerate(groups)]
     return names
@@ -62,6 +65,8 @@ def names_at(place_N: npt.NDArray[np.integer], names: npt.NDArray[np.str_]) -> G
 
 
 def _name(value: Any, row: int) -> str | None:
+    if getattr(value, "ndim", None) == 0:  # a scalar of NumPy or torch
+        value = value.item()
     if value is None or type(value).__name__ in _MISSING:
         return None
     if isinstance(value, str):

@@ -60,9 +60,9 @@ async def export(
 ) -> Response:
     """Return predictions with their current labels, as a table.
 
-    The columns are id, time, model, version, tag, predicted, confidence, label, label_time, corrected, import_id and
-    propensity. Versions with a promise to act alone also have decision and audit. `probabilities` adds a column per
-    class.
+    The columns are id, time, model, version, tag, predicted, confidence, label, label_time, corrected, import_id,
+    propensity, confidence_source and judge_label. Versions with a promise to act alone also have decision and audit.
+    `probabilities` adds a column per class.
 
     Rows with ids of the service come first, then rows with your own ids, each sorted by time. The table is sent while
     it is read, compressed as `accept-encoding` allows. If the store fails on the way, the connection breaks before the

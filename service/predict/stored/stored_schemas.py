@@ -40,6 +40,7 @@ class StoredAnswer(BaseModel):
         description="Chance of getting a label: sent with the input, or the audit share of answers that act alone."
     )
     confidence_source: ConfidenceSource | None = Field(None, description="Source of the confidence, if it is known.")
+    judge_label: str | None = Field(None, description="Label of a judge, which counts nowhere as a human one.")
     decision: Decision | None = Field(None, description="Present for a version with a promise to act alone.")
     audit: bool | None = Field(
         None, description="For an audited answer with decision `act`: whether its true label is requested."
@@ -102,6 +103,7 @@ def columns_of_row(row: StoredPrediction, version: Version) -> dict[str, Any]:
         "import_id": row.import_id,
         "propensity": row.propensity,
         "confidence_source": row.confidence_source,
+        "judge_label": None if row.judge_label is None else classes[row.judge_label],
     }
 
 

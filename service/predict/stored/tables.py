@@ -29,6 +29,7 @@ COLUMNS = (
     "import_id",
     "propensity",
     "confidence_source",
+    "judge_label",
 )
 """Names and order of `columns_of_row`."""
 ACTING = ("decision", "audit")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 APPLICATION_ID = 0x74727565
 """`true` in ASCII. Marks a SQLite file as a TrueOdds store; in PostgreSQL, the id of the lock for creating tables."""
 
-VERSION = 13
+VERSION = 14
 """The only schema version that this release reads."""
 
 _OTHER_TAGS = "CREATE INDEX other_tags ON predictions (version, tag, created_ms) WHERE tag_key = 101"
@@ -58,13 +58,13 @@ _ARCHIVE = (
     "CREATE TABLE archiving (file {int} NOT NULL, id TEXT NOT NULL, created_ms {int} NOT NULL, predicted {int}"
     " NOT NULL, raw_confidence {real} NOT NULL, confidence {real} NOT NULL, logits {blob} NOT NULL, tag TEXT,"
     " propensity {real}, label {int}, labelled_ms {int}, corrected_ms {int}, import_id TEXT, confidence_source TEXT,"
-    " PRIMARY KEY (file, id)){clustered}",
+    " judge_label {int}, PRIMARY KEY (file, id)){clustered}",
     "CREATE TABLE archive_problems (one {int} PRIMARY KEY, failures {int} NOT NULL, problem TEXT){strict}",
     "INSERT INTO archive_problems VALUES (1, 0, NULL)",
 )
 
 _QUEUE = (
-    # Draws of answers to label, and the drawn answers in the order in which people get them; see work.label_queue.
+    # Draws of answers to label, and the drawn answers in the order in which people get them; see work.labelling.
     "CREATE TABLE label_draws (key {serial}, version {int} NOT NULL, at_ms {int} NOT NULL, since_ms {int} NOT NULL,"
     " until_ms {int} NOT NULL, goal TEXT NOT NULL, threshold {real}, tag TEXT, floor {real} NOT NULL, budget {int}"
     " NOT NULL, answers {int} NOT NULL, drawn {int} NOT NULL, who TEXT NOT NULL){strict}",
@@ -72,6 +72,12 @@ _QUEUE = (
     "CREATE TABLE label_queue (version {int} NOT NULL, prediction TEXT NOT NULL, draw {int} NOT NULL, place {int}"
     " NOT NULL, propensity {real} NOT NULL, skipped {int} NOT NULL DEFAULT 0, leased_to TEXT, lease_until_ms {int},"
     " who TEXT, at_ms {int}, PRIMARY KEY (version, prediction)){clustered}",
+)
+
+_JUDGE = (
+    # Labels of a judge, beside those of people. No sum, alarm or fit reads them; see work.labelling.
+    "CREATE TABLE judge_labels (version {int} NOT NULL, prediction TEXT NOT NULL, label {int} NOT NULL, given_ms {int}"
+    " NOT NULL, PRIMARY KEY (version, prediction)){clustered}",
 )
 
 _AFTER_WINDOW = "CREATE INDEX after_window ON labels (version) WHERE late = 1"
@@ -115,6 +121,7 @@ _TABLES = (
     *_DECISIONS,
     *_ARCHIVE,
     *_QUEUE,
+    *_JUDGE,
     # One row per transaction of a voiding, and per version in it. Version 0 stands for held labels.
     "CREATE TABLE voidings (key {serial}, version {int} NOT NULL, at_ms {int} NOT NULL, import_id TEXT, since_ms {int},"
     " until_ms {int}, who TEXT NOT NULL, why TEXT NOT NULL, removed {int} NOT NULL, restored {int} NOT NULL,"
@@ -172,7 +179,10 @@ _UPGRADE = (
     _FIRST_LABEL,
     *_SETS,
     *_QUEUE,
+    *_JUDGE,
 )
+
+_ARCHIVED = "ALTER TABLE archiving ADD COLUMN judge_label {int}"
 
 
 def _of(dialect: dict[str, str], statements: tuple[str, ...]) -> tuple[str, ...]:
@@ -185,22 +195,26 @@ POSTGRES = (
     # Logits are noise, so compressing them gains nothing.
     "ALTER TABLE predictions ALTER COLUMN logits SET STORAGE EXTERNAL",
 )
-_FROM_11 = (*_SETS, *_QUEUE)
-_FROM_10 = (*_ARCHIVE, *_FROM_11)
+_FROM_13 = (*_JUDGE, _ARCHIVED)
+_FROM_12 = (*_QUEUE, *_FROM_13)
+_FROM_11 = (*_SETS, *_FROM_12)
+_FROM_10 = (*_ARCHIVE, *_SETS, *_QUEUE, *_JUDGE)
 _FROM_9 = (_FIRST_LABEL, *_FROM_10)
 SQLITE_UPGRADES = {
     6: _of(_SQLITE, _UPGRADE),
     9: _of(_SQLITE, _FROM_9),
     10: _of(_SQLITE, _FROM_10),
     11: _of(_SQLITE, _FROM_11),
-    12: _of(_SQLITE, _QUEUE),
+    12: _of(_SQLITE, _FROM_12),
+    13: _of(_SQLITE, _FROM_13),
 }
 POSTGRES_UPGRADES = {
     5: _of(_POSTGRES, _UPGRADE),
     9: _of(_POSTGRES, _FROM_9),
     10: _of(_POSTGRES, _FROM_10),
     11: _of(_POSTGRES, _FROM_11),
-    12: _of(_POSTGRES, _QUEUE),
+    12: _of(_POSTGRES, _FROM_12),
+    13: _of(_POSTGRES, _FROM_13),
 }
 """Statements by the schema version that `trueodds store upgrade` upgrades. No other version is upgraded."""
 

@@ -264,16 +264,17 @@ def exported_own(
 _STORED = (
     "SELECT p.id, m.name, v.version, p.created_ms, p.predicted, p.raw_confidence, p.confidence, {logits}, p.tag,"
     " p.propensity, l.label, coalesce(l.corrected_ms, CASE WHEN l.assumed IS NULL THEN l.arrived_ms END),"
-    " l.corrected_ms, l.import_id, w.due_ms, p.confidence_source FROM predictions p"
+    " l.corrected_ms, l.import_id, w.due_ms, p.confidence_source, j.label FROM predictions p"
     " JOIN versions v ON v.key = p.version JOIN models m ON m.key = v.model"
     " LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"
     " LEFT JOIN maturing w ON w.prediction = p.id AND w.version = p.version"
+    " LEFT JOIN judge_labels j ON j.prediction = p.id AND j.version = p.version"
 )
 
 
 def stored_prediction(row: Sequence[Any]) -> StoredPrediction:
     """Convert a row with the columns of `_STORED`."""
-    *answer, logits, tag, propensity, label, labelled_ms, corrected_ms, import_id, due_ms, source = row
+    *answer, logits, tag, propensity, label, labelled_ms, corrected_ms, import_id, due_ms, source, judge = row
     corrected = None if label is None else corrected_ms is not None
-    of_label = label, labelled_ms, corrected, import_id, due_ms, source
+    of_label = label, labelled_ms, corrected, import_id, due_ms, source, judge
     return StoredPrediction(*(*answer, bytes(logits or b""), tag, propensity, *of_label))

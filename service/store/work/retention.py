@@ -82,6 +82,12 @@ def remove_answers(model: int, ids: list[str]) -> Work[int]:
         (ids, model),
     )
     yield Query(
+        "DELETE FROM judge_labels WHERE prediction = ANY($1) AND version IN (SELECT key FROM versions WHERE model = $2)"
+        " AND NOT EXISTS (SELECT 1 FROM labels l WHERE l.prediction = judge_labels.prediction AND l.version ="
+        " judge_labels.version)",
+        (ids, model),
+    )
+    yield Query(
         "DELETE FROM predictions WHERE id = ANY($1) AND model = $2 AND NOT EXISTS (SELECT 1 FROM labels l"
         " WHERE l.prediction = predictions.id AND l.version = predictions.version)",
         (ids, model),
@@ -99,6 +105,7 @@ def remove(id_: str, models: list[str]) -> Work[DeletionCounts]:
     yield Query(f"DELETE FROM doubtful WHERE version IN ({versions}) AND prediction = $2", (models, id_))
     yield Query(f"DELETE FROM early WHERE version IN ({versions}) AND prediction = $2", (models, id_))
     yield Query(f"DELETE FROM label_queue WHERE version IN ({versions}) AND prediction = $2", (models, id_))
+    yield Query(f"DELETE FROM judge_labels WHERE version IN ({versions}) AND prediction = $2", (models, id_))
     waiting = yield Query(
         f"DELETE FROM maturing WHERE version IN ({versions}) AND prediction = $2 RETURNING version", (models, id_)
     )

@@ -105,7 +105,8 @@ async def test_a_store_of_schema_11_keeps_its_first_labels(tmp_path: Path) -> No
     await upgrade(str(path), older.RESTART, print)
     with contextlib.closing(sqlite3.connect(path)) as db:
         db.execute("ALTER TABLE versions DROP COLUMN sets")
-        for table in ("label_draws", "label_queue"):
+        db.execute("ALTER TABLE archiving DROP COLUMN judge_label")
+        for table in ("label_draws", "label_queue", "judge_labels"):
             db.execute(f"DROP TABLE {table}")
         db.execute("UPDATE labels SET first_label = 1 - label WHERE label < 2")
         before = db.execute("SELECT prediction, version, first_label FROM labels ORDER BY 1, 2").fetchall()
@@ -127,7 +128,7 @@ async def test_a_store_of_schema_10_gets_the_archive_and_sets(address: str, tmp_
         await store.put_predictions(answers)
         await store.put_labels([Label(id_, 0) for id_ in answers.ids[:3]])
         before = await store.read_labels("m", "v1")
-    tables = ("archive_files", "archiving", "archive_problems", "label_draws", "label_queue")
+    tables = ("archive_files", "archiving", "archive_problems", "label_draws", "label_queue", "judge_labels")
     if "://" in address:
         connection = await asyncpg.connect(address)
         for table in tables:
@@ -149,6 +150,65 @@ async def test_a_store_of_schema_10_gets_the_archive_and_sets(address: str, tmp_
         after = await store.read_labels("m", "v1")
         assert after.ids == before.ids and (after.first_label_L == before.first_label_L).all()
         assert await AnswerArchive(store, str(tmp_path / "archive")).run(older.START + 72 * older.HOUR) == 9
+
+
+async def test_a_store_of_schema_13_takes_labels_of_a_judge(address: str, tmp_path: Path) -> None:
+    """No row changes. A judge's labels leave the store with their answers, by deletion and by the archive."""
+    async with opened(address) as store:
+        await store.put_version(version())
+        answers = batch(9)
+        await store.put_predictions(answers)
+        await store.put_labels([Label(id_, 0) for id_ in answers.ids[:3]])
+    undo = (
+        "DROP TABLE judge_labels",
+        "ALTER TABLE archiving DROP COLUMN judge_label",
+        "UPDATE trueodds_schema SET version = 13" if "://" in address else "PRAGMA user_version = 13",
+    )
+    if "://" in address:
+        connection = await asyncpg.connect(address)
+        for statement in undo:
+            await connection.execute(statement)
+        await connection.close()
+    else:
+        with contextlib.closing(sqlite3.connect(address)) as db:
+            for statement in undo:
+                db.execute(statement)
+            db.commit()
+    with pytest.raises(StoreError, match=r"has schema version 13.*then run: trueodds store upgrade"):
+        await open_store(address)
+    assert await upgrade(address, older.RESTART, print) == {}
+    async with opened(address) as store:
+        sums, log = await store.read_sums("m", "v1"), await store.read_labels("m", "v1")
+        ids = answers.ids
+        assert await store.put_judge_labels([Label(id_, 1) for id_ in ids[:5]]) == {
+            "stored": 5,
+            "already_known": 0,
+            "replaced": 0,
+        }
+        assert await store.put_each_judge_label([Label(ids[0], 1), Label(ids[1], 0)]) == ["already_known", "replaced"]
+        rows = {row.id: row.judge_label for block in [b async for b in store.export("m", "v1")] for row in block}
+        assert [rows[id_] for id_ in ids] == [1, 0, 1, 1, 1, None, None, None, None]
+        judged = await store.read_judged("m", "v1", 0, 2**47, 100)
+        assert judged is not None and sorted(judged.label_N.tolist()) == [-1] * 6 + [0] * 3
+        assert (await store.read_labels("m", "v1")).ids == log.ids
+        assert (await store.read_sums("m", "v1")).labelled.n == sums.labelled.n == 3
+        await store.delete_prediction("m", ids[0])
+        assert await store.count_judge_labels("m", "v1") == 4
+        assert await store.move_to_archive(older.START + 72 * older.HOUR) == 8
+        assert await store.count_judge_labels("m", "v1") == 0
+        (file,) = await store.read_archive_files()
+        kept = {row.id: row.judge_label async for block in store.read_archive_rows(file) for row in block}
+        assert [kept[id_] for id_ in ids[1:]] == [0, 1, 1, 1, None, None, None, None]
+
+
+async def test_retention_removes_the_labels_of_a_judge(address: str) -> None:
+    async with opened(address) as store:
+        await store.put_version(version())
+        answers = batch(9)
+        await store.put_predictions(answers)
+        await store.put_judge_labels([Label(id_, 1) for id_ in answers.ids])
+        assert (await store.prune(older.START + 72 * older.HOUR)).predictions == 9
+        assert await store.count_judge_labels("m", "v1") == 0
 
 
 async def test_a_first_label_that_is_lost_is_the_predicted_one_or_unknown(tmp_path: Path) -> None:

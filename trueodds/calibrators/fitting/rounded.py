@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -199,12 +199,6 @@ def zeros_loss(theta_3: Array, logits_NC: Logits, labels_N: Labels, step: float)
     loss += theta_3[1] ** 2 / (2 * _PRIOR**2) + shift**2 / (2 * _SHIFT_PRIOR**2)
     slope_3[1:] += theta_3[1] / _PRIOR**2, shift / _SHIFT_PRIOR**2
     return loss / len(labels_N), slope_3 / len(labels_N)
-
-
-def from_fields(fields: dict[str, Any], read: Callable[[dict[str, Any]], Calibrator]) -> Rounded:
-    """Restore what `Rounded.to_json` wrote, without its name. `read` restores the other calibrator."""
-    inner = read(cast(dict[str, Any], fields.pop("inner", None)))
-    return Rounded(**fields, calibrator=inner)
 
 
 @dataclass(frozen=True, eq=False)

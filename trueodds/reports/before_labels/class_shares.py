@@ -15,6 +15,7 @@ import scipy
 
 from trueodds import metrics
 from trueodds.metrics import CELLS, CalibrationSums, PriorShare, PriorShift
+from trueodds.metrics.labelling.reference_calibrator import ReferenceCalibrator
 from trueodds.reports.schemas import ClassShare, ClassShares
 from trueodds.reports.words import level, percent
 from trueodds.sums.bins import cell_of
@@ -57,6 +58,7 @@ def class_shares(
     withdrawn = None if refused else contradiction(shift, classes, sums_of_labels) if labels else None
     rows = sum(shift.reference_rows)
     condition, shown = _condition(p_value, labels), refused is None and withdrawn is None
+    changed: list[str] = []
     if refused is not None:
         reading = f"The class shares of {plural(shift.answers, 'answer')} are not estimated: {refused}."
     elif withdrawn is not None:
@@ -70,6 +72,7 @@ def class_shares(
     return ClassShares(
         answers=shift.answers,
         reference_rows=rows,
+        changed_classes=list(classes) if changed and len(classes) == 2 else changed,
         classes=[
             ClassShare(name=name, reference=float(share), em=em, bbse=bbse)
             for name, share, em, bbse in zip(classes, shift.reference_shares, shift.em, shift.bbse, strict=True)
@@ -143,13 +146,8 @@ def shares_of_cells(
         confidence: Confidence level of each interval.
     """
     cell_C = np.searchsorted(edges, np.arange(CELLS), side="right")
-    cells = len(edges) + 1
-    every = [0, *edges, CELLS]
-    # Any value inside a cell may stand for it. That of the log-odds' middle keeps a rare class apart from 0.
-    middle_S = np.array([_middle(low / CELLS, high / CELLS) for low, high in pairwise(every)])
-    p_SC = np.stack([1 - middle_S, middle_S], axis=1)
-    rows_SC = np.stack([np.asarray(reference[0]), np.asarray(reference[1])], axis=1)
-    answers_S = np.bincount(cell_C, answers_C, cells)
+    p_SC, rows_SC = _cells(reference, edges)
+    answers_S = np.bincount(cell_C, answers_C, len(p_SC))
 
     def at(level: float) -> PriorShift:
         return metrics.prior_shift_of_scores(p_SC, answers_S, rows_SC, level=level)
@@ -176,6 +174,26 @@ def shares_of_cells(
         confidence=confidence,
         positive=1,
     )
+
+
+def reference_calibrator_of_cells(
+    reference: tuple[Sequence[int], Sequence[int]], edges: Sequence[int]
+) -> ReferenceCalibrator:
+    """Return the calibrator of the EM of `shares_of_cells`; its first class is the other one.
+
+    Args:
+        reference: Reference rows of the other class and of the positive one, by the cells between `edges`.
+        edges: Ends of these cells, in 3,000ths, without 0 and 1.
+    """
+    return ReferenceCalibrator.fit(*_cells(reference, edges))
+
+
+def _cells(reference: tuple[Sequence[int], Sequence[int]], edges: Sequence[int]) -> tuple[Array, Array]:
+    """Return the probabilities that stand for the cells, and the reference rows in them, both (S, 2)."""
+    # Any value inside a cell may stand for it. That of the log-odds' middle keeps a rare class apart from 0.
+    middle_S = np.array([_middle(low / CELLS, high / CELLS) for low, high in pairwise([0, *edges, CELLS])])
+    rows_SC = np.stack([np.asarray(reference[0], float), np.asarray(reference[1], float)], axis=1)
+    return np.stack([1 - middle_S, middle_S], axis=1), rows_SC
 
 
 def contradiction(shift: PriorShift, classes: Sequence[str], sums_of_labels: SumsOfLabels) -> str | None:

@@ -160,6 +160,11 @@ class ClassShares(BaseModel):
     answers: int = Field(description="all answers, whose labels are not used")
     reference_rows: int = Field(description="labelled rows from before the shift")
     classes: list[ClassShare] = Field(description="shares by class; empty if refused or withdrawn")
+    changed_classes: list[str] = Field(
+        default_factory=list,
+        description="classes with another share in the answers' population than in that of the reference, at `level`"
+        " for all classes at once",
+    )
     p_value: float | None = Field(
         None,
         description="p-value of the test that the scores of the reference's classes can give those of the answers;"

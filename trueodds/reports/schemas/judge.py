@@ -58,7 +58,7 @@ class JudgeFigures(BaseModel):
     All other figures of the report use human labels only.
     """
 
-    column: str = Field(description="column of the judge's labels")
+    column: str = Field(description="column of the judge's labels; in a service that of an export")
     answers: int
     judge_labels: int = Field(description="answers with a judge's label")
     labels: int = Field(description="human labels, with a propensity if the table has propensities")

@@ -257,7 +257,7 @@ class Report(BaseModel):
         None, description="for a table with labels: confidence from which on its answers may act alone"
     )
     judge: JudgeFigures | None = Field(
-        None, description="for a table with a judge's labels: estimates from them and human labels; else null"
+        None, description="estimates from a judge's labels and human ones; null: no judge's labels"
     )
     held: Held | None = Field(
         None, description="labels of the model that are waiting for their predictions; null: none"

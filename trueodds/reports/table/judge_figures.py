@@ -1,4 +1,4 @@
-"""Figures of a table with a judge's labels beside human ones."""
+"""Figures of answers with a judge's labels beside human ones."""
 
 from __future__ import annotations
 
@@ -28,10 +28,15 @@ BINS = 15
 """Number of bins of equal width, if the report's number of bins does not divide the cells."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class JudgedRows:
     """Human and judge's labels of all answers, as numbers with NaN for none."""
 
+    source: str
+    """Name of the table, or of the model and its version."""
+    confidence_N: Array
+    labels: int
+    """Number of human labels, also of those without a propensity."""
     human_N: Array
     """1 if the answer is right by its human label, 0 if it is wrong."""
     judge_N: Array
@@ -42,7 +47,7 @@ class _Rows:
 
 
 def judge_figures(answers: Answers, column: str, options: ReportOptions, positive: str | None = None) -> JudgeFigures:
-    """Compute the estimates from human and judge's labels, and the judge's error rates.
+    """Compute the estimates from human and judge's labels of a table, and the judge's error rates.
 
     Args:
         answers: Answers of a table, read with the judge's column.
@@ -55,36 +60,60 @@ def judge_figures(answers: Answers, column: str, options: ReportOptions, positiv
             answer.
     """
     rows = _rows_of(answers, column)
+    if positive is None or rows.judge_class_N is None:
+        return figures_of_rows(rows, column, options)
+    return figures_of_rows(rows, column, options, positive, positive_rows_of(answers, positive)[2])
+
+
+def figures_of_rows(
+    rows: JudgedRows,
+    column: str,
+    options: ReportOptions,
+    positive: str | None = None,
+    is_positive_N: npt.NDArray[np.bool_] | None = None,
+) -> JudgeFigures:
+    """Compute the figures of `judge_figures` from both labels of every answer.
+
+    Args:
+        rows: The labels.
+        column: Name of the judge's column.
+        options: Bins and confidence level.
+        positive: The positive class, for its prevalence.
+        is_positive_N: Whether the human label of each answer is the positive class.
+
+    Raises:
+        FileError: The judge labels only answers with or without a human label, or no answer.
+    """
     known_N, judged_N = np.isfinite(rows.human_N), np.isfinite(rows.judge_N)
     if not judged_N.any():
-        raise FileError(f"{answers.source}: the column {column} holds no label of a judge; name another with --judge")
+        raise FileError(f"{rows.source}: the column {column} holds no label of a judge; name another with --judge")
     figures = _errors_of(rows, column, known_N & judged_N, options.level)
     figures.labels = int(known_N.sum())
-    left_out = _left_out(int(answers.labelled_N.sum()) - figures.labels)
+    left_out = _left_out(rows.labels - figures.labels)
     if refusal := _refusal(rows, known_N):
         figures.reading = " ".join(filter(None, (refusal, left_out, _agreement_words(figures))))
         return figures
     level, propensity_N = options.level, rows.propensity_N
     try:
         accuracy = powered_mean(rows.human_N, rows.judge_N, propensity_N=propensity_N, level=level)
-        gap = powered_gap(answers.confidence_N, rows.human_N, rows.judge_N, propensity_N=propensity_N, level=level)
+        gap = powered_gap(rows.confidence_N, rows.human_N, rows.judge_N, propensity_N=propensity_N, level=level)
     except ValueError as error:
-        raise FileError(f"{answers.source}, column {column}: {error}") from None
+        raise FileError(f"{rows.source}, column {column}: {error}") from None
     figures.accuracy, figures.signed_gap = _figure(accuracy), _figure(gap)
     figures.effective_n = accuracy.effective_n
     figures.unlike_p_value, figures.warning = accuracy.unlike_p_value, accuracy.unlike
-    figures.bins = _bins(answers.confidence_N, rows, options)
-    if positive is not None and rows.judge_class_N is not None:
-        is_positive_N = np.where(known_N, positive_rows_of(answers, positive)[2], np.nan)
+    figures.bins = _bins(rows.confidence_N, rows, options)
+    if positive is not None and is_positive_N is not None and rows.judge_class_N is not None:
         place = rows.classes.index(positive) if positive in rows.classes else len(rows.classes)
         judge_N = np.where(judged_N, rows.judge_class_N == place, np.nan)
-        share = powered_mean(is_positive_N, judge_N, propensity_N=propensity_N, level=level)
+        human_N = np.where(known_N, is_positive_N, np.nan)
+        share = powered_mean(human_N, judge_N, propensity_N=propensity_N, level=level)
         figures.prevalence, figures.label = _figure(share), positive
     figures.reading = f"{_reading(figures)} {left_out}".strip()
     return figures
 
 
-def _rows_of(answers: Answers, column: str) -> _Rows:
+def _rows_of(answers: Answers, column: str) -> JudgedRows:
     """Read both labels of every answer.
 
     Raises:
@@ -97,7 +126,14 @@ def _rows_of(answers: Answers, column: str) -> _Rows:
     human_N = np.where(known_N, answers.correct_N.astype(np.float64), np.nan)
     if answers.predicted is None or human is None:
         judged_N, right_N = correctness(answers.source, judge, column)
-        return _Rows(human_N, np.where(judged_N, right_N.astype(np.float64), np.nan), propensity_N)
+        return JudgedRows(
+            source=answers.source,
+            confidence_N=answers.confidence_N,
+            labels=int(answers.labelled_N.sum()),
+            human_N=human_N,
+            judge_N=np.where(judged_N, right_N.astype(np.float64), np.nan),
+            propensity_N=propensity_N,
+        )
     classes = answers.predicted.values
     if answers.probabilities_NC is None and classes != answers.groups.classes:
         classes = _all_classes(answers.source, classes, (human, judge))
@@ -120,7 +156,17 @@ def _rows_of(answers: Answers, column: str) -> _Rows:
             f" {classes[human_class_N[row]]!r} and predicted {classes[answers.predicted.code_N[row]]!r}; leave out the"
             " column correct or the labels"
         )
-    return _Rows(human_N, judge_right_N, propensity_N, classes, human_class_N, judge_N)
+    return JudgedRows(
+        source=answers.source,
+        confidence_N=answers.confidence_N,
+        labels=int(answers.labelled_N.sum()),
+        human_N=human_N,
+        judge_N=judge_right_N,
+        propensity_N=propensity_N,
+        classes=classes,
+        human_class_N=human_class_N,
+        judge_class_N=judge_N,
+    )
 
 
 def _all_classes(source: str, classes: tuple[str, ...], columns: tuple[Texts, ...]) -> tuple[str, ...]:
@@ -132,7 +178,7 @@ def _all_classes(source: str, classes: tuple[str, ...], columns: tuple[Texts, ..
     return classes
 
 
-def _refusal(rows: _Rows, known_N: npt.NDArray[np.bool_]) -> str:
+def _refusal(rows: JudgedRows, known_N: npt.NDArray[np.bool_]) -> str:
     """Say why there are no estimates; "" if there are enough human labels."""
     labels = int(known_N.sum())
     if labels < FEWEST:
@@ -163,7 +209,7 @@ def _figure(mean: PoweredMean) -> PoweredFigure:
     return PoweredFigure(**{name: getattr(mean, name) for name in PoweredFigure.model_fields})
 
 
-def _bins(confidence_N: Array, rows: _Rows, options: ReportOptions) -> list[JudgeBin]:
+def _bins(confidence_N: Array, rows: JudgedRows, options: ReportOptions) -> list[JudgeBin]:
     """Estimate the gap of each bin with answers."""
     bins = options.bins if CELLS % options.bins == 0 else BINS
     bin_N = cell_of(confidence_N) // (CELLS // bins)
@@ -189,7 +235,7 @@ def _bins(confidence_N: Array, rows: _Rows, options: ReportOptions) -> list[Judg
     return parts
 
 
-def _errors_of(rows: _Rows, column: str, both_N: npt.NDArray[np.bool_], level: float) -> JudgeFigures:
+def _errors_of(rows: JudgedRows, column: str, both_N: npt.NDArray[np.bool_], level: float) -> JudgeFigures:
     """Compute the judge's error rates on the answers that have both labels."""
     count = int(np.isfinite(rows.judge_N).sum())
     figures = JudgeFigures(column=column, answers=len(both_N), judge_labels=count, labels=0, reading="")
