@@ -56,6 +56,7 @@ OPERATIONS = (
     "POST /observe/decisions",
     "POST /kserve/logger",
     "POST /feedback",
+    "POST /judge-labels",
     "GET /admin/labelled.npz",
     "POST /admin/labels/void",
     "POST /admin/labels/settle",
