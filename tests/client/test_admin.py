@@ -168,9 +168,9 @@ def test_whoever_calls_may_give_up_before_the_last_try() -> None:
 def test_both_clients_have_the_same_calls_and_say_what_they_return() -> None:
     calls = {name for name in dir(Client) if not name.startswith("_")} - {"close", "from_environment", "url"}
     assert calls == {
-        *("acknowledge", "delete", "feedback", "labelled", "models", "observe", "observe_decision"),
+        *("acknowledge", "delete", "feedback", "judge", "labelled", "models", "observe", "observe_decision"),
         *("draw_label_queue", "label_answers", "lease_answers"),
-        *("observe_decisions", "page", "predict", "predictions", "problem", "ready", "rearm", "report"),
+        *("observe_decisions", "page", "predict", "predict_labels", "predictions", "problem", "ready", "rearm", "report"),
         *("report_no_decision", "request", "versions", "void"),
     }
     for name in calls:

@@ -160,6 +160,7 @@ MAKERS = {
     "pipeline/data/texts/": "the same of texts",
     "trueodds/importing/": "the card of a model from elsewhere: it finds out what its graph takes",
     "trueodds/cli/import_model.py": "the same: it passes on what the user says",
+    "trueodds/cli/multi_label.py": "the same for models of independent labels",
 }
 READERS = {
     "pipeline/data/": "training data that are image files",

@@ -22,7 +22,7 @@ from trueodds.reports.table import reading
 from trueodds.reports.table.reading import Form
 
 NAMES = ["id", "time", "model", "version", "tag", "predicted", "confidence", "label", "label_time", "corrected",
-         "import_id", "propensity", "confidence_source"]  # fmt: skip
+         "import_id", "propensity", "confidence_source", "judge_label"]  # fmt: skip
 
 
 def answered(client: Client, count: int, **query: Any) -> list[dict[str, Any]]:

@@ -62,7 +62,7 @@ def test_all_that_a_chat_model_gives_is_stored_with_its_source(client: Client) -
         assert stored(client, id_)["probabilities"] == pytest.approx(p_C, abs=1e-6)
     assert observe(client, rows)["already_known"] == 7
     table = client.get("/predictions", params={**WHOSE, "format": "csv"}).text.splitlines()
-    assert table[0].split(",")[-1] == "confidence_source" and sum(line.endswith(",votes") for line in table) == 3
+    assert table[0].endswith(",confidence_source,judge_label") and sum(line.endswith(",votes,") for line in table) == 3
 
 
 def test_the_answer_says_how_a_row_was_read_and_where_the_prompt_does_not_fit(client: Client) -> None:
