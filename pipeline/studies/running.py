@@ -199,12 +199,12 @@ def run_all(
     return failed
 
 
-def _keep_file(kept_runs: KeptRuns, place: Place, failed: dict[str, str]) -> None:
+def _keep_file(kept_runs: KeptRuns, place: Place, failures: dict[str, str]) -> None:
     """Keep a run if it is finished. If that is not possible, note why: the other runs go on."""
     try:
         kept_runs.keep(place)
     except UserError as error:
-        failed[place.key] = str(error)
+        failures[place.key] = str(error)
 
 
 @contextmanager
