@@ -31,7 +31,7 @@ from pipeline.studies.format import StudyError
 from pipeline.studies.runs import LOGITS, RUN, UNCOMMITTED, Place, Run, folder_of, settings_key_of
 from pipeline.training.files import EPOCH_ROWS, EPOCHS
 from trueodds import logits
-from trueodds.files import FileError, atomic_write, copy, read_json, read_npz, sha256, write_json, write_text
+from trueodds.files import FileError, copy, naming, read_json, read_npz, sha256, write_json, write_text
 from trueodds.logits import Logits
 from trueodds.texts import quotes
 
@@ -115,8 +115,11 @@ class KeptRuns:
         arrays["record"] = _to_bytes(json.dumps(record))
         arrays["epochs"] = _to_bytes((place.folder / EPOCHS).read_text(encoding="utf-8"))
         self.folder.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as aside, aside.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
+        # Two machines that share only this folder may keep the same run at the same time.
+        with tempfile.TemporaryDirectory(prefix=".aside-", dir=self.folder) as aside, naming(path, Path(aside)):
+            whole = Path(aside) / path.name
+            np.savez_compressed(whole, allow_pickle=False, **arrays)
+            whole.replace(path)
         return path
 
     def _path(self, key: str) -> Path:

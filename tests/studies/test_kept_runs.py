@@ -199,6 +199,25 @@ def test_a_folder_that_another_process_unpacks_meanwhile_stays(
     assert [(place.folder, place.folder.stat().st_ino)] == others
 
 
+def test_two_machines_may_keep_a_run_at_the_same_time(
+    kept: KeptRuns, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place,) = runs.places(workspace, expand(study(seed=[0]), ROOT / "params.yaml"))
+    make(workspace, place)
+    original, calls = np.savez_compressed, list[bool]()
+
+    def slow(*parts: Any, **arrays: Any) -> None:
+        calls.append(True)
+        if len(calls) == 1:
+            assert kept.keep(place) is not None
+        original(*parts, **arrays)
+
+    monkeypatch.setattr(np, "savez_compressed", slow)
+    kept.keep(place)
+    assert len(calls) == 2 and [file.name for file in kept.folder.iterdir()] == [f"{place.key}.npz"]
+    assert places(kept, workspace, seed=[0])[0].is_done
+
+
 def test_uncommitted_code_belongs_to_no_commit(
     kept: KeptRuns, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
