@@ -5,9 +5,10 @@
 A file has what the tables, comparisons, noise floors and most figures of a study need. It does not have the arrays of
 EPOCH_ROWS, so figures that show single training rows are drawn only on the machine that made the run.
 
-The logits are rounded to multiples of 2^-10. The step is halved until no row changes its top class. A probability then
-changes by a factor of at most exp(2^-10), so a row's log loss changes by at most 0.001 nats. The kept logits replace
-those of the run also on its own machine. So all machines report the same numbers.
+The logits are rounded to multiples of 2^-10. The step is halved until no row changes its top class. A probability of
+the net then changes by a factor of at most exp(2^-10), so a row's log loss changes by at most 0.001 nats. A calibrator
+that multiplies logits by s multiplies this bound by s. The kept logits replace those of the run also on its own
+machine. So all machines report the same numbers.
 """
 
 from __future__ import annotations
@@ -27,17 +28,20 @@ import numpy.typing as npt
 
 from pipeline.studies import runs
 from pipeline.studies.format import StudyError
-from pipeline.studies.runs import LOGITS, RUN, Place, Run, folder_of, settings_key_of
+from pipeline.studies.runs import LOGITS, RUN, UNCOMMITTED, Place, Run, folder_of, settings_key_of
 from pipeline.training.files import EPOCH_ROWS, EPOCHS
 from trueodds import logits
-from trueodds.files import atomic_write, copy, read_json, read_npz, sha256, write_json, write_text
+from trueodds.files import FileError, copy, naming, read_json, read_npz, sha256, write_json, write_text
 from trueodds.logits import Logits
+from trueodds.texts import quotes
 
 SPLITS = ("val", "test")
-FIRST, LAST = 10, 24
-"""Exponents of the largest and the smallest step 2^-exponent that is tried."""
+FIRST, LAST = 10, 149
+"""Exponents of the largest and the smallest step 2^-exponent that is tried. The smallest is the last one of float32."""
 KEY, SETTINGS_KEY, EXPONENTS, NOTES = "key", "settings_key", "exponents", "val_notes"
 """Entries that a kept record has beside those of RUN."""
+ARRAYS = frozenset({"record", "epochs", *(f"{split}_{part}" for split in SPLITS for part in ("logits", "labels"))})
+"""Names of the arrays of a file."""
 COMMIT = re.compile("[0-9a-f]{7,40}")
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -51,7 +55,7 @@ class KeptRuns:
     Attributes:
         folder: Folder of the files.
         commits: Commits, or their beginnings, whose code may differ from today's. A run of such a commit is also taken
-            if its settings and data are equal.
+            if its settings and data are equal. A run of uncommitted code is not: no commit has that code.
     """
 
     folder: Path
@@ -71,8 +75,28 @@ class KeptRuns:
             )
         return [self._take(home, place) for place in runs.places(home, of)]
 
+    def check_writable(self, places: Sequence[Place]) -> None:
+        """Make the folder and check that the files of some runs can be written there, unless all are kept already.
+
+        Raises:
+            StudyError: The folder cannot be written.
+        """
+        if all(self._path(place.key).is_file() for place in places):
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=self.folder).close()
+        except OSError as error:
+            raise StudyError(
+                f"no run can be kept in {self.folder} ({error.strerror}); name a folder that you may write"
+            ) from None
+
     def keep(self, place: Place) -> Path | None:
-        """Write the file of a finished run and return it; None if the run is not finished or is kept already."""
+        """Write the file of a finished run and return it; None if the run is not finished or is kept already.
+
+        Raises:
+            StudyError: Its logits cannot be rounded (`pack`).
+        """
         path = self._path(place.key)
         if not place.is_done or path.is_file():
             return None
@@ -81,15 +105,21 @@ class KeptRuns:
         exponents = {}
         for split in SPLITS:
             part = logits.read(source, split)
-            arrays[f"{split}_logits"], exponents[split] = pack(part.logits_NC)
+            try:
+                arrays[f"{split}_logits"], exponents[split] = pack(part.logits_NC)
+            except StudyError as error:
+                raise StudyError(f"{place.run.name} is finished here, but cannot be kept: {error}") from None
             arrays[f"{split}_labels"] = part.labels_N.astype(np.min_scalar_type(part.logits_NC.shape[1] - 1))
         own = {KEY: place.key, SETTINGS_KEY: settings_key_of(place.run.params), EXPONENTS: exponents}
         record = {**place.record(), **own, NOTES: logits.notes(source)}
         arrays["record"] = _to_bytes(json.dumps(record))
         arrays["epochs"] = _to_bytes((place.folder / EPOCHS).read_text(encoding="utf-8"))
         self.folder.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as aside, aside.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
+        # Two machines that share only this folder may keep the same run at the same time.
+        with tempfile.TemporaryDirectory(prefix=".aside-", dir=self.folder) as aside, naming(path, Path(aside)):
+            whole = Path(aside) / path.name
+            np.savez_compressed(whole, allow_pickle=False, **arrays)
+            whole.replace(path)
         return path
 
     def _path(self, key: str) -> Path:
@@ -113,8 +143,8 @@ class KeptRuns:
         """Files of the runs that the code of one of `commits` made, by the key of their settings."""
         found: dict[str, list[Path]] = {}
         for path in sorted(self.folder.glob("*.npz")):
-            record = record_of(path)
-            if (record.get("commit") or "").startswith(self.commits):
+            record, _ = _read(path)
+            if (record.get("commit") or "").startswith(self.commits) and not record.get(UNCOMMITTED):
                 found.setdefault(record[SETTINGS_KEY], []).append(path)
         return found
 
@@ -124,7 +154,7 @@ class KeptRuns:
         folder = made_here.with_name(f"{path.stem}-{sha256(path)[:8]}")
         if (folder / RUN).is_file():
             return folder
-        arrays, record = read_npz(path), record_of(path)
+        record, arrays = _read(path)
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".aside-", dir=folder.parent) as aside:
             whole = Path(aside) / "run"
@@ -135,8 +165,13 @@ class KeptRuns:
             if (made_here / EPOCH_ROWS).is_file() and read_json(made_here / RUN).items() <= record.items():
                 copy(made_here / EPOCH_ROWS, whole / EPOCH_ROWS)
             write_json(whole / RUN, record)
-            shutil.rmtree(folder, ignore_errors=True)
-            whole.rename(folder)
+            if not (folder / RUN).is_file():  # not whole
+                shutil.rmtree(folder, ignore_errors=True)
+            try:
+                whole.rename(folder)
+            except OSError:
+                if not (folder / RUN).is_file():  # another process has unpacked it meanwhile
+                    raise
         return folder
 
 
@@ -155,17 +190,25 @@ def of_arguments(folder: Path | str | None, commits: Sequence[str]) -> KeptRuns 
     return None if folder is None else KeptRuns(Path(folder), tuple(commits))
 
 
-def record_of(path: Path) -> dict[str, Any]:
-    """Return the record of a kept run: that of the run, with its key and the key of its settings.
+def _read(path: Path) -> tuple[dict[str, Any], Arrays]:
+    """Return a kept run: the record, with the run's key and the key of its settings, and all arrays.
 
     Raises:
-        StudyError: The file has been renamed.
-        FileError: The file is damaged.
+        StudyError: The file is damaged, has been renamed, or is no kept run of this version of TrueOdds.
     """
-    record: dict[str, Any] = json.loads(_to_text(read_npz(path)["record"]))
+    cure = "restore the file, or remove it to run its run again"
+    try:
+        arrays = read_npz(path)
+    except FileError:
+        raise StudyError(f"{path} is damaged; {cure}") from None
+    if missing := ARRAYS - arrays.keys():
+        raise StudyError(f"{path} is no kept run: it has no array {quotes(sorted(missing))}; {cure}")
+    record: dict[str, Any] = json.loads(_to_text(arrays["record"]))
+    if gone := [name for name in (KEY, SETTINGS_KEY, EXPONENTS, NOTES) if name not in record]:
+        raise StudyError(f"{path} is of another version of TrueOdds: its record has no {quotes(gone)}; {cure}")
     if record[KEY] != path.stem:
         raise StudyError(f"{path} holds the run {record[KEY]}; name the file {record[KEY]}.npz")
-    return record
+    return record, arrays
 
 
 def pack(logits_NC: npt.NDArray[Any]) -> tuple[npt.NDArray[np.uint8], int]:
@@ -176,7 +219,7 @@ def pack(logits_NC: npt.NDArray[Any]) -> tuple[npt.NDArray[np.uint8], int]:
         compress better than numbers. Then the exponent.
 
     Raises:
-        StudyError: No step up to 2^-LAST keeps all top classes.
+        StudyError: No step keeps all top classes with multiples of 32 bits.
 
     Examples:
         >>> pack(np.array([[1.0, 1.0001]]))[1]
@@ -184,10 +227,11 @@ def pack(logits_NC: npt.NDArray[Any]) -> tuple[npt.NDArray[np.uint8], int]:
     """
     for exponent in range(FIRST, LAST + 1):
         steps_NC = np.rint(np.asarray(logits_NC, np.float64) * 2.0**exponent)
-        if np.abs(steps_NC).max(initial=0) < 2**31:
-            planes = steps_NC.astype("<i4").view(np.uint8).reshape(-1, 4).T
-            if np.array_equal(unpack(planes, exponent, logits_NC.shape[1]).argmax(1), logits_NC.argmax(1)):
-                return planes, exponent
+        if np.abs(steps_NC).max(initial=0) >= 2**31:
+            break
+        planes = steps_NC.astype("<i4").view(np.uint8).reshape(-1, 4).T
+        if np.array_equal(unpack(planes, exponent, logits_NC.shape[1]).argmax(1), logits_NC.argmax(1)):
+            return planes, exponent
     raise StudyError(
         f"the logits reach {np.abs(logits_NC).max():g}, and rounding them to fit 32 bits changes the top class of a "
         "row; run the study without a folder of kept runs"

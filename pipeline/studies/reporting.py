@@ -17,7 +17,7 @@ from pipeline.studies.baseline_comparison import baseline_of
 from pipeline.studies.format import CALIBRATOR, SECONDS, SPREADS, TEMPERATURE, VALIDATION, Study, published_keys
 from pipeline.studies.measuring import PROBLEM, Row, Setting, leaves_of, settings_of
 from pipeline.studies.running import StudyOutcome
-from pipeline.studies.runs import Place
+from pipeline.studies.runs import UNCOMMITTED, Place
 from pipeline.studies.setting_choice import ChosenSettings
 from trueodds.drawing.picture import PALETTE
 from trueodds.files import write_text
@@ -54,7 +54,7 @@ def report(study: Study, outcome: StudyOutcome, out: Path) -> str:
     written += [*figures, _write_page(out / PAGE, study, found, figures)]
     words = [
         *found["notes"],
-        found["origins"],
+        *([found["origins"]] if found["origins"] else []),
         found["summary"],
         *(f"  {line}" for line in found["comparisons"]),
         *found["choices"],
@@ -94,22 +94,28 @@ def findings(study: Study, outcome: StudyOutcome, table: Sequence[Row], under_sh
 
 
 def made_with(places: Sequence[Place]) -> list[dict[str, Any]]:
-    """Return the origins of the finished runs: commit, processor, whether other code made them, and their number."""
-    found: Counter[tuple[str | None, str | None, bool]] = Counter()
+    """Return the origins of the finished runs: commit, whether source files differed from it, processor, and number.
+
+    `other_code` says that the code of another version made them.
+    """
+    found: Counter[tuple[str | None, bool, str | None, bool]] = Counter()
     for place in places:
         if place.is_done:
             record = place.record()
             processor = (record.get("machine") or {}).get("processor")
-            found[record.get("commit"), processor, place.other_code] += 1
-    names = ("commit", "processor", "other_code")
+            found[record.get("commit"), bool(record.get(UNCOMMITTED)), processor, place.other_code] += 1
+    names = ("commit", UNCOMMITTED, "processor", "other_code")
     return [{**dict(zip(names, origin, strict=True)), "runs": count} for origin, count in found.items()]
 
 
 def origins_words(of: Sequence[Mapping[str, Any]]) -> str:
-    """Return the origins of `made_with` as a sentence."""
+    """Return the origins of `made_with` as a sentence; an empty one without finished runs."""
+    if not of:
+        return ""
     parts = []
     for one in of:
         words = f"{plural(one['runs'], 'run')} by commit {(one['commit'] or 'unknown')[:10]}"
+        words += " with uncommitted changes" if one.get(UNCOMMITTED) else ""  # results from before have no entry
         words += f" on {one['processor']}" if one["processor"] else ""
         words += ", whose code differs from this version's (settings and data are equal)" if one["other_code"] else ""
         parts.append(words)

@@ -34,12 +34,13 @@ from filelock import FileLock, Timeout
 
 from pipeline import data, stages
 from pipeline.flows import child, workspace
+from pipeline.flows.checkout import git
 from pipeline.flows.workspace import Say
 from pipeline.studies import duration, measuring, setting_choice
 from pipeline.studies.format import Study
-from pipeline.studies.kept_runs import KeptRuns
-from pipeline.studies.machine import machine
-from pipeline.studies.runs import LOG, LOGITS, RUN, SHIFT, Place, Run, expand, folder_of, places
+from pipeline.studies.kept_runs import KEY, KeptRuns
+from pipeline.studies.machine import machine, processor
+from pipeline.studies.runs import LOG, LOGITS, RUN, SHIFT, UNCOMMITTED, Place, Run, expand, folder_of, places
 from pipeline.training.files import EPOCH_ROWS, EPOCHS
 from trueodds.errors import UserError
 from trueodds.files import copy, naming, read_json, write_json
@@ -52,6 +53,8 @@ TRAINED = "Running stage 'train'"
 """Line in DVC's log if a net is trained rather than taken from the cache."""
 LAST = 8
 """Number of lines of a failed run's log that are shown."""
+CHANGED = ("status", "--porcelain", "--", "*.py", ":(exclude)tests")
+"""Git's command that lists the source files of a checkout that differ from its commit."""
 
 
 Make = Callable[[Path, Place], None]
@@ -126,7 +129,7 @@ def carry_out(
         if kept_runs is None:
             return whole
         for place in whole:
-            kept_runs.keep(place)
+            _keep_file(kept_runs, place, failed)
         return find(home, of)
 
     def measure(trials: Sequence[Run]) -> list[Mapping[str, Any] | None]:
@@ -140,16 +143,22 @@ def carry_out(
         say(line)
 
     untuned = expand(study, params)
-    find(
+    every = find(
         home, [*untuned, *setting_choice.trials(study, untuned, params)]
     )  # refuses bad settings before hours of tuning
+    if kept_runs is not None:
+        kept_runs.check_writable(every)
     whole = run_missing(setting_choice.tune(study, untuned, params, measure, note))
     return StudyOutcome(tuple(whole), tuple(tuned), tuple(failed.values()))
 
 
 def estimate(home: Path, of: Sequence[Place]) -> Estimate:
-    """Estimate how long the missing runs will take, from the work and times of the runs finished here."""
+    """Estimate how long the missing runs will take, from the work and times of the runs finished here.
+
+    Kept runs of another processor do not count.
+    """
     records = [read_json(path) for path in sorted(folder_of(home).glob(f"*/{RUN}"))]
+    records = [one for one in records if KEY not in one or (one.get("machine") or {}).get("processor") == processor()]
     left = [place.run.params for place in of if not place.is_done]
     seconds = [duration.seconds_of(params, records) for params in left]
     known = [value for value in seconds if value is not None]
@@ -182,12 +191,20 @@ def run_all(
                         except UserError as error:
                             failed[place.key] = str(error)
                     if kept_runs is not None:
-                        kept_runs.keep(place)
+                        _keep_file(kept_runs, place, failed)
                 shown.update()
             if len(busy) == len(left):
                 time.sleep(WAIT_SECONDS)
             left = busy
     return failed
+
+
+def _keep_file(kept_runs: KeptRuns, place: Place, failures: dict[str, str]) -> None:
+    """Keep a run if it is finished. If that is not possible, note why: the other runs go on."""
+    try:
+        kept_runs.keep(place)
+    except UserError as error:
+        failures[place.key] = str(error)
 
 
 @contextmanager
@@ -245,6 +262,7 @@ def run_one(home: Path, place: Place, say: Say | None = None) -> None:
             record = {
                 "seconds": round(attempts.seconds(), 1) if trained else None,
                 "commit": work.commit,
+                UNCOMMITTED: work.commit is not None and bool(git(work.folder, *CHANGED)),
                 "machine": machine(),
                 "work": duration.to_record(place.run.params, card),
             }

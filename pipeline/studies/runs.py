@@ -28,6 +28,8 @@ STUDIES = "TRUEODDS_STUDIES"
 """Environment variable with the folder of finished runs, which machines can share. Default: FOLDER."""
 RUN, LOGITS, LOG = "run.json", "logits.npz", "log.txt"
 """Files of a finished run. It also has EPOCHS and, if `curves` lists epochs, EPOCH_ROWS."""
+UNCOMMITTED = "uncommitted"
+"""Entry of RUN: whether source files differed from those of the run's commit."""
 SHIFT = "shift"
 """Folder with the logits of corrupted test rows, for runs with a shift."""
 HASHES = FOLDER / "hashes.json"
@@ -187,13 +189,15 @@ def key_of(params: Params) -> str:
 
 
 def settings_key_of(params: Params) -> str:
-    """Return the part of `key_of` that does not depend on code: the resolved settings and the run's own data files.
+    """Return the part of `key_of` that does not depend on this project's code: resolved settings and the run's data.
 
-    Two runs with this key in common differ in their code alone. Raises like `key_of`.
+    Data are its own files, and the code of a data set that another distribution registers. Raises like `key_of`.
     """
     settings = _settings(params)
     plan = {name: value for name, value in settings["plan"].items() if name not in CODE}
-    return fingerprint({**settings, "plan": plan})[:LENGTH]
+    registered = extensions.lookup("datasets", [params.data.dataset])
+    data = {"registered": [extension.sha256() for extension in registered]} if registered else {}
+    return fingerprint({**settings, **data, "plan": plan})[:LENGTH]
 
 
 def _settings(params: Params) -> dict[str, Any]:

@@ -7,8 +7,10 @@ LEFT_OUT and the tables of names (methods, nets, recipes): a run's Plan holds th
 from __future__ import annotations
 
 import ast
+import gc
 import hashlib
 import json
+import threading
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -30,6 +32,7 @@ _FIELDS = {
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
 """Kind of node -> its fields that can change a number."""
+_PARSING = threading.Lock()
 _STATEMENTS = ("body", "orelse", "finalbody", "handlers", "cases")
 """Fields of syntax trees that hold statements, or what holds them."""
 
@@ -50,7 +53,7 @@ def code_hashes(modules: Iterable[str], users: Iterable[Path] = ()) -> dict[str,
     left_out = {_file(name) for name in LEFT_OUT}
     waiting = [file for name in modules if (file := _file(name)) is not None]
     for user in users:
-        waiting += _imports(ast.parse(user.read_bytes()))
+        waiting += _imports(parse(user.read_bytes()))
     while waiting:
         file = waiting.pop()
         if file not in hashes and file not in left_out:
@@ -63,8 +66,25 @@ def code_hashes(modules: Iterable[str], users: Iterable[Path] = ()) -> dict[str,
 @cache
 def _scan(file: Path, changed_ns: int) -> tuple[str, str, tuple[Path, ...]]:
     """Return name, hash and imports of a file. Cached, because a study plans hundreds of runs that share most files."""
-    tree = ast.parse(file.read_bytes())
+    tree = parse(file.read_bytes())
     return file.relative_to(ROOT).as_posix(), code_hash(tree), tuple(_imports(tree))
+
+
+def parse(source: bytes) -> ast.Module:
+    """Return the syntax tree of a source file, also while other threads parse.
+
+    Until Python 3.11.7, all threads share the depth of the recursion (CPython gh-106905). If garbage is collected
+    within `ast.parse`, another thread may parse meanwhile. Then a SystemError says that the depths differ. So no
+    garbage is collected here.
+    """
+    with _PARSING:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return ast.parse(source)
+        finally:
+            if collects:
+                gc.enable()
 
 
 def code_hash(tree: ast.Module) -> str:

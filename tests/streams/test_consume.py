@@ -51,10 +51,12 @@ class Running:
         plan: ConsumerPlan,
         dead: str | None = None,
         group: str = "",
+        settings: dict[str, str] | None = None,
     ) -> None:
         self.lines, self.error = list[str](), list[UserError]()
         self.group, self._stop = group or f"group-{uuid.uuid4().hex[:8]}", threading.Event()
-        cluster = Cluster(kafka.address, {"group.id": self.group} | PROMPT, self.lines.append)
+        given = {"group.id": self.group} | PROMPT | (settings or {})
+        cluster = Cluster(kafka.address, given, self.lines.append)
         stop = self._stop.is_set
         sender = Sender(url, Keys(), {}, self.lines.append, stop, pause=0.1)
         letters = DeadLetters(cluster, dead) if dead else None
@@ -246,6 +248,32 @@ def test_too_many_waiting_labels_hold_the_labels_back(
     until(lambda: consumer.consumption.messages == 200, consumer.state)
     consumer.stop()
     assert all(row["label"] == "ham" for row in stored(service, "hold", folder).values())
+
+
+def test_labels_that_are_held_back_are_read_after_a_member_came(
+    kafka: Kafka, service: httpx.Client, url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With cooperative-sticky, partitions that stay with this member keep their pause while others go and come."""
+    monkeypatch.setattr(consumption, "MOST_WAITING", 20)
+    topic, labels, dead = map(kafka.topic, ("answers", "labels", "dead"))
+    kafka.publish(labels, [{"id": f"c-{n}", "label": "ham"} for n in range(100)])
+    settings = {"partition.assignment.strategy": "cooperative-sticky", "heartbeat.interval.ms": "100"}
+    doors = {topic: ANSWERS, labels: LABELS}
+    consumer = Running(kafka, url, doors, ConsumerPlan(batch=10, label_wait=60), dead, settings=settings)
+    until(lambda: any("reading no more labels" in line for line in consumer.lines), consumer.state)
+    read = {id_ for one in consumer.consumption._waiting for id_ in one.item.ids}
+    first = sorted(read)[: len(read) - 15]
+    kafka.publish(topic, [answer("cooperative", id_) for id_ in first])
+    until(lambda: len(consumer.consumption._waiting) == 15, consumer.state)
+    taken: list[int] = []
+    other = GroupMember(Cluster(kafka.address, {"group.id": consumer.group} | PROMPT | settings, print))
+    other.subscribe([topic], lambda places: taken.append(len(places)), lambda _: None, lambda _: None)
+    until(lambda: other.read(1, 0.05) and taken, consumer.state)
+    other.close()
+    kafka.publish(topic, [answer("cooperative", f"c-{n}") for n in range(100) if f"c-{n}" not in first])
+    until(lambda: consumer.consumption.messages == 200, consumer.state)
+    consumer.stop()
+    assert all(row["label"] == "ham" for row in stored(service, "cooperative", folder).values())
 
 
 def test_a_service_that_is_away_keeps_its_consumer_in_the_group(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import gc
 import shutil
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -96,3 +99,31 @@ def test_names_that_a_package_imports_at_first_use_count(tmp_path: Path) -> None
     assert "trueodds/metrics/scores.py" in code_hashes([], [user])
     user.write_text("from trueodds import logits_of\n")
     assert "trueodds/sums/rounding.py" in code_hashes([], [user])
+
+
+def test_threads_parse_at_the_same_time() -> None:
+    """A thread that collects garbage within `ast.parse` lets another one parse: SystemError in Python 3.11.7."""
+    found: list[object] = []
+
+    def scan() -> None:
+        try:
+            found.extend(provenance._scan.__wrapped__(Path(provenance.__file__), 0) for _ in range(20))
+        except SystemError as error:
+            found.append(error)
+
+    def give_way(phase: str, _: object) -> None:
+        time.sleep(0.0005)
+
+    before = gc.get_threshold()
+    threads = [threading.Thread(target=scan) for _ in range(3)]
+    gc.callbacks.append(give_way)
+    gc.set_threshold(700, 1000, 1000)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        gc.callbacks.remove(give_way)
+        gc.set_threshold(*before)
+    assert len(found) == 60 and len(set(found)) == 1, found

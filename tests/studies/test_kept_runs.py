@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,15 +13,16 @@ import numpy as np
 import pytest
 
 from benchmarks.training import noisy_digits, studies
+from pipeline.studies import duration, kept_runs, reporting, running, runs
 from pipeline.studies import format as study_format
-from pipeline.studies import kept_runs, reporting, running, runs
 from pipeline.studies.format import Study, StudyError, parse
-from pipeline.studies.kept_runs import KeptRuns, pack, unpack
+from pipeline.studies.kept_runs import SPLITS, KeptRuns, pack, unpack
+from pipeline.studies.machine import processor
 from pipeline.studies.runs import Place, expand
 from pipeline.training.files import EPOCH_ROWS, EPOCHS
 from tests.conftest import ROOT
 from trueodds import logits
-from trueodds.files import FileError, read_json, write_json, write_npz
+from trueodds.files import read_json, read_npz, write_json, write_npz
 from trueodds.logits import Logits
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -87,8 +90,9 @@ def test_another_machine_runs_what_is_missing_and_reports_the_same(kept: KeptRun
     assert (second.places[0].folder / EPOCHS).read_text() == (original / EPOCHS).read_text()
     assert (first.places[0].folder / EPOCH_ROWS).is_file() and not (second.places[0].folder / EPOCH_ROWS).is_file()
     assert reporting.made_with(second.places) == [
-        {"commit": COMMIT, "processor": None, "other_code": False, "runs": 3}
+        {"commit": COMMIT, "uncommitted": False, "processor": None, "other_code": False, "runs": 3}
     ]  # fmt: skip
+    assert reporting.origins_words(reporting.made_with([])) == ""
 
 
 def test_runs_of_other_settings_are_not_taken(kept: KeptRuns, workspace: Path) -> None:
@@ -131,8 +135,117 @@ def test_files_that_are_renamed_or_damaged_are_refused(kept: KeptRuns, workspace
     with pytest.raises(StudyError, match=f"holds the run {file.stem}; name the file {file.stem}.npz"):
         places(kept, workspace, seed=[1])
     renamed.write_bytes(renamed.read_bytes()[:-100])
-    with pytest.raises(FileError, match="is not a complete"):
+    with pytest.raises(StudyError, match=f"{place.key}.npz is damaged; restore the file, or remove it"):
         places(kept, workspace, seed=[1])
+
+
+@pytest.mark.parametrize("name", ["val_logits", "record", "epochs", "key", "settings_key", "exponents", "val_notes"])
+def test_files_of_other_programs_and_versions_are_refused(kept: KeptRuns, workspace: Path, name: str) -> None:
+    carry_out(workspace, study(seed=[0]), kept, [])
+    (file,) = kept.folder.iterdir()
+    arrays = read_npz(file)
+    record = json.loads(arrays["record"].tobytes())
+    record.pop(name, None)
+    arrays["record"] = np.frombuffer(json.dumps(record).encode(), np.uint8)
+    arrays.pop(name, None)
+    write_npz(file, arrays)
+    for commits, seed in ((), 0), ((COMMIT[:8],), 1):  # by its key, and among all files
+        with pytest.raises(StudyError, match=f"{file.name} is .*{name!r}; restore the file, or remove it"):
+            places(KeptRuns(kept.folder, commits), workspace, seed=[seed])
+
+
+def test_a_run_that_cannot_be_kept_stops_no_other(kept: KeptRuns, workspace: Path) -> None:
+    def huge(home: Path, place: Place) -> None:
+        make(home, place)
+        if place.run.params.training.seed == 0:
+            large = {
+                split: Logits(1e7 * of.logits_NC, of.labels_N) for split, of in zip(SPLITS, place.logits(), strict=True)
+            }
+            logits.write(place.folder / runs.LOGITS, large)
+
+    run_all = partial(running.run_all, make=huge, kept_runs=kept)
+    done = running.carry_out(study(), ROOT / "params.yaml", workspace, print, run_all, kept)
+    assert [place.is_done for place in done.places] == [True, True]
+    assert len(list(kept.folder.iterdir())) == len(done.failures) == 1
+    assert done.failures[0].startswith("seed=0 is finished here, but cannot be kept: the logits reach")
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(kept: KeptRuns, workspace: Path) -> None:
+    (workspace / "file").touch()
+    made: list[str] = []
+    for folder in (workspace / "file", workspace / "file" / "kept"):
+        with pytest.raises(StudyError, match=f"no run can be kept in {folder} .*; name a folder that you may write"):
+            carry_out(workspace, study(), KeptRuns(folder), made)
+    assert made == []
+
+
+def test_a_folder_that_another_process_unpacks_meanwhile_stays(
+    kept: KeptRuns, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other process may already read the folder."""
+    carry_out(workspace, study(seed=[0]), kept, [])
+    shutil.rmtree(workspace / runs.FOLDER)
+    others: list[tuple[Path, int]] = []
+
+    def slow(path: Path, record: Any) -> None:
+        if not others:
+            others.append((Path(), 0))
+            (place,) = places(kept, workspace, seed=[0])
+            others[:] = [(place.folder, place.folder.stat().st_ino)]
+        write_json(path, record)
+
+    monkeypatch.setattr(kept_runs, "write_json", slow)
+    (place,) = places(kept, workspace, seed=[0])
+    assert [(place.folder, place.folder.stat().st_ino)] == others
+
+
+def test_two_machines_may_keep_a_run_at_the_same_time(
+    kept: KeptRuns, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place,) = runs.places(workspace, expand(study(seed=[0]), ROOT / "params.yaml"))
+    make(workspace, place)
+    original, calls = np.savez_compressed, list[bool]()
+
+    def slow(*parts: Any, **arrays: Any) -> None:
+        calls.append(True)
+        if len(calls) == 1:
+            assert kept.keep(place) is not None
+        original(*parts, **arrays)
+
+    monkeypatch.setattr(np, "savez_compressed", slow)
+    kept.keep(place)
+    assert len(calls) == 2 and [file.name for file in kept.folder.iterdir()] == [f"{place.key}.npz"]
+    assert places(kept, workspace, seed=[0])[0].is_done
+
+
+def test_uncommitted_code_belongs_to_no_commit(
+    kept: KeptRuns, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make_changed(home: Path, place: Place) -> None:
+        make(home, place)
+        write_json(place.folder / runs.RUN, {**place.record(), "uncommitted": True})
+
+    run_all = partial(running.run_all, make=make_changed, kept_runs=kept)
+    done = running.carry_out(study(seed=[0]), ROOT / "params.yaml", workspace, print, run_all, kept)
+    words = f"Made with: 1 run by commit {COMMIT[:10]} with uncommitted changes."
+    assert reporting.origins_words(reporting.made_with(done.places)) == words
+    monkeypatch.setattr(runs, "code_hashes", lambda *_: {"pipeline/data/raw.py": "changed"})
+    assert not places(KeptRuns(kept.folder, (COMMIT[:8],)), workspace, seed=[0])[0].is_done
+
+
+def test_times_of_another_processor_are_not_those_of_this_machine(kept: KeptRuns, workspace: Path) -> None:
+    def timed(home: Path, place: Place) -> None:
+        make(home, place)
+        work = duration.work_of(place.run.params, None)
+        assert work is not None
+        machine = {"processor": "another" if place.run.params.training.seed else processor()}
+        write_json(place.folder / runs.RUN, {**place.record(), "work": asdict(work), "machine": machine})
+
+    for seed, unknown in (1, 1), (0, 0):
+        run_all = partial(running.run_all, make=timed, kept_runs=kept)
+        running.carry_out(study(seed=[seed]), ROOT / "params.yaml", workspace, print, run_all, kept)
+        shutil.rmtree(workspace / runs.FOLDER)
+        assert running.estimate(workspace, places(kept, workspace, seed=[seed, 2])).unknown == unknown
 
 
 def test_a_file_that_is_replaced_is_unpacked_again(kept: KeptRuns, workspace: Path) -> None:
@@ -179,6 +292,12 @@ def test_logits_that_cannot_be_rounded_are_refused() -> None:
     with pytest.raises(StudyError, match=r"the logits reach 1e\+10, and rounding"):
         pack(np.array([[1e10, 0.0]]))
     assert pack(np.zeros((0, 3), np.float32))[0].shape == (4, 0)
+
+
+def test_dull_logits_are_kept() -> None:
+    for seed in range(10):
+        z_NC = (1e-4 * np.random.default_rng(seed).normal(0, 1, (4000, 20))).astype(np.float32)
+        assert pack(z_NC)[1] > 20
 
 
 def test_what_cannot_be_kept_is_refused_before_anything_runs(kept: KeptRuns, workspace: Path) -> None:

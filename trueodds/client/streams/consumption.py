@@ -134,7 +134,9 @@ class Consumption:
     def _take_places(self, places: Sequence[Place]) -> None:
         for place in places:
             self._offsets[place] = Offsets()
-        self._holds_labels = False
+        if self._holds_labels:  # by a cooperative assignment, partitions that stay here keep their pause
+            self._member.resume(self._label_topics)
+            self._holds_labels = False
         self._lag_at = 0.0
 
     def _return_places(self, places: Sequence[Place]) -> None:
