@@ -273,8 +273,8 @@ def test_a_name_may_change_to_exclusive_classes(client: Client, tmp_path: Path) 
     models.publish(write_bundle(tmp_path / "classes", name="tagger"))
     client.run(client.app.state.runtime.registry.look())
     version = client.read("/models")["default"]["version"]
-    for query in ({}, {"model": "tagger"}):
-        assert client.read("/calibration-report", **query)["version"] == version
+    for address in ("/calibration-report", "/calibration-report?model=tagger"):
+        assert client.read(address)["version"] == version
     assert client.read("/calibration-report", model="tagger-rain")["answers"] == 2
     models.publish(write_labels(tmp_path / "again", slope=0.7).directory)
     client.run(client.app.state.runtime.registry.look())
@@ -343,6 +343,8 @@ def test_the_python_client(settings: Settings, tmp_path: Path) -> None:
         assert answer.labels == NAMES and answer.questions == tuple(QUESTIONS) and len(answer) == 30
         assert np.allclose(answer.probabilities_NL, probabilities(x), atol=1e-6)
         assert client.feedback(answer.ids[:3], [True, False, True], question=answer.questions[1]).stored == 3
+        with pytest.warns(UserWarning, match="'Damp' was read as the feature 'damp'"):
+            assert client.predict_labels([{"heat": 1.0, "Damp": 2.0}]).columns == {"damp": "Damp"}
         again = client.predict_labels(x[:2], ids=["a", "b"])
         assert client.predict_labels(x[:2], ids=["a", "b"]).repeated == {0: again.version, 1: again.version}
         with pytest.raises(CallError, match=r"call client\.predict_labels"):
