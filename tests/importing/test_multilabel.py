@@ -24,13 +24,14 @@ NAMES = ("rain", "snow", "fog")
 WEIGHTS = np.array([[1.5, -1.0, 0.5], [0.5, 2.0, -1.5]], np.float32)
 
 
-def tagger(path: Path, *, sigmoid: bool = False, labels: int = 3) -> Path:
-    """Write x (N, 2) -> x W, with sigmoids or without."""
-    nodes = [helper.make_node("MatMul", ["x", "W"], ["z"])]
-    if sigmoid:
-        nodes.append(helper.make_node("Sigmoid", ["z"], ["p"]))
+def tagger(path: Path, *, sigmoid: bool = False, labels: int = 3, log: bool = False) -> Path:
+    """Write x (N, 2) -> x W, with sigmoids or without, or with their logarithm."""
+    nodes, output = [helper.make_node("MatMul", ["x", "W"], ["z"])], "z"
+    for kind, end in (("Sigmoid", "p"), ("Log", "ln"))[: 2 if log else int(sigmoid)]:
+        nodes.append(helper.make_node(kind, [output], [end]))
+        output = end
     weights = [numpy_helper.from_array(WEIGHTS[:, :labels].copy(), "W")]
-    outputs = [float_tensor("p" if sigmoid else "z", ["N", labels])]
+    outputs = [float_tensor(output, ["N", labels])]
     path.write_bytes(graph_of(nodes, [float_tensor("x", ["N", 2])], outputs, weights))
     return path
 

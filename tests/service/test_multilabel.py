@@ -164,6 +164,16 @@ def test_a_refused_call_refuses_no_other_of_its_batch(client: Client) -> None:
     assert client.read("/calibration-report", model="tagger-rain")["answers"] == 2
 
 
+def test_a_logit_that_is_not_finite_is_refused(tmp_path: Path) -> None:
+    """The logarithm of a sigmoid may be -inf for one label, with finite ones beside it."""
+    models = open_models(tmp_path / "models")
+    models.publish(write_labels(tmp_path / "log", log=True).directory)
+    with Client(create_app(Settings(models=models.path, store=tmp_path / "store.sqlite", threads=1))) as client:
+        words = client.refusal("/predict", {"instances": [[0, 0], [300, 300]]})
+        assert words.startswith("row 1: the model's logits are not finite (-inf)")
+        assert len(client.predict([[0, 0]])) == 1
+
+
 def test_truths_may_come_first(client: Client) -> None:
     early = {"id": "later", "question": "tagger-snow", "label": True}
     assert client.send("/feedback", early)["held"] == 1
