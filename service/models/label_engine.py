@@ -129,7 +129,7 @@ class LabelEngine(QueuedEngine[LabelScores, LabelResult]):
     def _score(self, calls: list[PredictionCall], alone: bool) -> LabelScores:
         inputs = self.input.join([call.inputs for call in calls])
         now, began = time.time_ns() // 1_000_000, time.perf_counter()
-        z_NL = self._model.finite_logits(inputs, alone=alone, lowest=True)
+        z_NL = self._model.finite_logits(inputs, alone=alone)
         scores = [of_logits(version.calibrator, _two(z_NL[:, k])) for k, version in enumerate(self.versions)]
         self._telemetry.count_model_batch(time.perf_counter() - began)
         shared: dict[str, Any] = {

@@ -202,26 +202,19 @@ class RunnableModel(Generic[Loaded]):
         """Return the float32 logits of the graph, unchanged. `alone`: use all threads."""
         return _logits(self.bundle, self._all if alone else self._one, inputs)
 
-    def finite_logits(self, inputs: Inputs, *, alone: bool = False, lowest: bool = False) -> npt.NDArray[np.float32]:
+    def finite_logits(self, inputs: Inputs, *, alone: bool = False) -> npt.NDArray[np.float32]:
         """Return the logits of the graph.
-
-        Args:
-            inputs: The inputs.
-            alone: Use all threads.
-            lowest: Also refuse an input with a logit of -inf, which only excludes a class.
 
         Raises:
             InputError: The logits of an input are not finite.
         """
         raw_NC = self.logits(inputs, alone=alone)
-        ends_N = [raw_NC.max(axis=1), *([raw_NC.min(axis=1)] if lowest else [])]
-        for end_N in ends_N:
-            if not np.isfinite(end_N).all():  # a NaN propagates into the maximum
-                row = int(np.isfinite(end_N).argmin())
-                message = f"row {row}: the model's logits are not finite ({end_N[row]:g})"
-                raise InputError(
-                    "not_finite", f"{message}; check the input for extreme values, which overflow in the model"
-                )
+        if not (finite_NC := np.isfinite(raw_NC)).all():
+            row, column = np.argwhere(~finite_NC)[0].tolist()
+            message = f"row {row}: the model's logits are not finite ({raw_NC[row, column]:g})"
+            raise InputError(
+                "not_finite", f"{message}; check the input for extreme values, which overflow in the model"
+            )
         return raw_NC
 
 
