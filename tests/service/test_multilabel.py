@@ -12,6 +12,7 @@ import pytest
 import trueodds
 from service.app import create_app
 from service.models.calls import PredictionCall
+from service.report import label_report_route
 from service.settings import Settings
 from tests.importing.test_multilabel import NAMES, WEIGHTS
 from tests.service.app_client import Client
@@ -226,6 +227,17 @@ def test_a_report_without_truths_says_so(client: Client) -> None:
     answered(client, rows(1))
     assert "no answer of tagger has a truth yet" in client.read("/multi-label-report", 404)["error"]["message"]
     assert "no answers to yes/no questions" in client.read("/multi-label-report", 404, model="cat")["error"]["message"]
+
+
+def test_the_limit_of_truths_is_that_of_all_labels(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids, _ = answered(client, rows(3))
+    truths = [{"id": id_, "question": question, "label": True} for id_ in ids for question in QUESTIONS[:2]]
+    client.send("/feedback", {"labels": truths})
+    monkeypatch.setattr(label_report_route, "MOST_TRUTHS", 6)
+    assert client.read("/multi-label-report")["pairs"] == 6
+    monkeypatch.setattr(label_report_route, "MOST_TRUTHS", 5)
+    words = client.read("/multi-label-report", 422)["error"]["message"]
+    assert words == "the labels up to tagger-snow have more than 5 truths; give a later start: since"
 
 
 def test_a_shadow_is_refused(client: Client, tmp_path: Path) -> None:
