@@ -25,6 +25,7 @@ from service.http.routing import FastRoutes, ReadOnly, reading_routes
 from service.infer import extensions, infer_route, infer_schemas
 from service.labels import feedback_route, judge_route, label_schemas, labelled_route, settling_route, voiding_route
 from service.labels.judge_readings import JudgeReadings
+from service.models.label_engine import LabelEngine
 from service.observe import decision_route, decision_schemas, kserve_route, observe_route, observe_schemas
 from service.observe.parquet import ParquetFiles
 from service.predict import predict_route, predict_schemas
@@ -156,30 +157,34 @@ async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 def _examples(runtime: Runtime) -> LiveExamples:
-    """Return examples for the default model; raise ServiceError while there is none."""
-    engine = runtime.engine
-    infer_bodies = infer_schemas.examples(engine)
+    """Return examples for the default model; raise ServiceError while there is none.
+
+    For a model of independent labels they are those of its first label's question. /v2 does not answer for it.
+    """
+    engine = runtime.registry.default
+    version = engine.versions[0] if isinstance(engine, LabelEngine) else engine.version
+    infer_bodies = {} if isinstance(engine, LabelEngine) else infer_schemas.examples(engine)
     return LiveExamples(
         parameters={
-            "model": engine.version.model,
-            "version": engine.version.version,
+            "model": version.model,
+            "version": version.version,
             "id": stored_route.EXAMPLE_ID,
         },
         bodies={
-            "/predict": predict_schemas.examples(engine),
+            "/predict": predict_schemas.examples(engine.input),
             "/v2/models/{model}/infer": infer_bodies,
             "/v2/models/{model}/versions/{version}/infer": infer_bodies,
             "/observe": observe_schemas.examples(),
             "/observe/decisions": decision_schemas.examples(),
             "/kserve/logger": observe_schemas.event_examples(),
-            "/feedback": label_schemas.examples(engine.version),
+            "/feedback": label_schemas.examples(version),
             "/admin/labels/void": voiding_route.examples(label_schemas.EXAMPLE_IMPORT),
             "/admin/labels/settle": settling_route.examples(),
-            "/admin/alarm/acknowledge": alarm_route.examples(engine.version),
-            "/admin/recalibration/undecided": webhook_route.examples(engine.version),
-            **queue_route.examples(engine.version),
-            "/admin/alarm/rearm": alarm_route.rearming_examples(engine.version),
-            "/admin/alarm/groups/acknowledge": groups_route.examples(engine.version),
-            "/admin/alarm/groups/rearm": groups_route.rearming_examples(engine.version),
+            "/admin/alarm/acknowledge": alarm_route.examples(version),
+            "/admin/recalibration/undecided": webhook_route.examples(version),
+            **queue_route.examples(version),
+            "/admin/alarm/rearm": alarm_route.rearming_examples(version),
+            "/admin/alarm/groups/acknowledge": groups_route.examples(version),
+            "/admin/alarm/groups/rearm": groups_route.rearming_examples(version),
         },
     )

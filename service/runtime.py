@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Sequence
 from typing import TypeVar, cast
 
 from fastapi import Request
 
 from service.errors import ServiceError
-from service.models.engine import Engine
-from service.models.label_engine import OWN_WORDING, REFUSED, LabelEngine
+from service.models.label_engine import OWN_WORDING, REFUSED
 from service.models.registry import Registry
 from service.settings import Settings
 from service.store import Store, StoreError, open_store
+from service.store.decision_rows import QuestionVersion
 from service.store.rows import Version
 from service.telemetry.metrics import Telemetry
 from trueodds.bundle.contents import is_shadow
@@ -66,19 +67,6 @@ class Runtime:
     def registry(self) -> Registry:
         return _require_open(self._registry)
 
-    @property
-    def engine(self) -> Engine:
-        """Engine of the default version.
-
-        Raises:
-            ServiceError: 503, with the reason, while there is none; 422 if it has independent labels.
-        """
-        found = self.registry.default
-        if isinstance(found, LabelEngine):
-            names = quotes([question.name for question in found.questions], 5)
-            raise ServiceError(422, "multi_label", REFUSED.format(model=found.key[0], questions=names))
-        return found
-
     async def input_key(self) -> bytes:
         """Return the key of the hashes of inputs: the setting's, or the one that the store has made and keeps."""
         if not self._input_key:
@@ -117,11 +105,11 @@ class Runtime:
             ServiceError: 404 if no version matches, with a list of the known ones; 503 while the store has no version;
                 422 for a model of independent labels.
         """
-        await self._check_classes(model)
         known = await self.store.read_versions()
+        fitting = [v for v in known if model in (None, v.model) and version in (None, v.version)]
+        await self._check_classes(model, version, fitting)
         if not known:
             raise ServiceError(503, "not_ready", f"no predictions yet: {self.registry.reason}", retry_after=1)
-        fitting = [v for v in known if model in (None, v.model) and version in (None, v.version)]
         if not fitting:
             names = ", ".join(f"{v.model}/{v.version}" for v in known)
             code = "unknown_version" if model in (None, *(v.model for v in known)) else "unknown_model"
@@ -130,20 +118,30 @@ class Runtime:
         served = self.registry.served_version(model)
         return next((v for v in fitting if v.key == served), fitting[-1])
 
-    async def _check_classes(self, model: str | None) -> None:
-        """Check that a model, or the default, is no model of independent labels.
+    async def _check_classes(self, model: str | None, version: str | None, fitting: Sequence[Version]) -> None:
+        """Check that a request does not select a model of independent labels.
+
+        A name may be that of such a model now, and of one with exclusive classes before or after.
+
+        Args:
+            model: Name of the model; None is the served one.
+            version: Its version; None is any.
+            fitting: Stored versions that fit. A model of independent labels has none of its own name.
 
         Raises:
-            ServiceError: It is one. Each of its labels is a question with a report of its own.
+            ServiceError: It does. Each of its labels is a question with a report of its own.
         """
-        served = self.registry.served_version(model)
-        name = model if model is not None else served[0] if served else None
-        asked = [q.of for q in await self.store.read_questions() if q.of.wording == OWN_WORDING and q.of.served == name]
+        engine, asked = self.registry.served_labels(model), list[QuestionVersion]()
+        if engine is not None:
+            own = {question.model for question in engine.questions}
+            if version is None or all(one.model in own for one in fitting):
+                asked = engine.questions
+        elif not fitting:
+            stored = [one.of for one in await self.store.read_questions()]
+            asked = [of for of in stored if of.wording == OWN_WORDING and of.served == model]
         if asked:
-            assert name is not None
-            newest = asked[-1].version
-            names = quotes([of.name for of in asked if of.version == newest], 5)
-            raise ServiceError(422, "multi_label", REFUSED.format(model=name, questions=names))
+            names = quotes([of.name for of in asked if of.version == asked[-1].version], 5)
+            raise ServiceError(422, "multi_label", REFUSED.format(model=asked[-1].served, questions=names))
 
 
 def runtime_of(request: Request) -> Runtime:

@@ -208,3 +208,4 @@ def test_a_bundle_with_sets_and_one_of_labels(store: Store, tmp_path: Path, monk
         there = load_bundle(open_models(URL).version_folder(load_bundle(folder).card.name, version))
         assert there.version == version
         assert {file.name for file in there.directory.iterdir()} >= {file.name for file in folder.iterdir()}
+        assert models.summary(there.card.name, version) == (there.card, there.calibrator)

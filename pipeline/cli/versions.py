@@ -90,6 +90,8 @@ def _about(models: PublishedModels, name: str, version: str) -> str:
     except BundleError as error:
         return f"damaged: {error}"
     after = card.metrics.get("after", {})
+    if card.multilabel:
+        after = after.get("whole", {})
     numbers = ", ".join(f"{name} {after[key]:.4f}" for key, name in (("ece", "ECE"), ("nll", "NLL")) if after.get(key))
     promise = card.act_alone
     acts = "" if promise is None else f", {promise.short}"

@@ -23,7 +23,7 @@ from service.models.engine import Engine, Find, QueuedEngine
 from service.models.model import Model, RunnableModel, of_logits
 from service.store import RowsError, Store
 from service.store.decision_rows import DecisionRow, QuestionDecisions, QuestionVersion
-from service.store.rows import EarlierPrediction, PredictionBatch, Version
+from service.store.rows import ConflictsError, EarlierPrediction, PredictionBatch, Version
 from service.telemetry.metrics import Telemetry
 from trueodds.bundle import BundleError, LabelBundle
 from trueodds.bundle.stored_bundle import read_card
@@ -149,22 +149,27 @@ class LabelEngine(QueuedEngine[LabelScores, LabelResult]):
     async def _store_and_answer(self, work: LabelScores) -> list[LabelResult | BaseException]:
         try:
             return await self._store_calls(work)
-        except RowsError:  # concerns one request; the others are stored by themselves
+        except (RowsError, ConflictsError) as error:  # concerns one request; the others are stored by themselves
             if len(work.calls) == 1:
-                raise
+                raise _refusal(error, work.batches[0].ids) from None
         results: list[LabelResult | BaseException] = []
         for call, rows in zip(work.calls, _slices(work.calls), strict=True):
             try:
                 results += await self._store_calls(LabelScores([batch.rows(rows) for batch in work.batches], [call]))
-            except RowsError as error:
-                results.append(error)
+            except (RowsError, ConflictsError) as error:
+                results.append(_refusal(error, work.batches[0].ids[rows]))
         return results
 
     async def _store_calls(self, work: LabelScores) -> list[LabelResult | BaseException]:
+        """Store all answers of calls, or none: an input's labels are never those of two inputs.
+
+        Raises:
+            ConflictsError: An id was used for another input.
+        """
         ids, created = work.batches[0].ids, work.batches[0].created_ms_N.tolist()
         rows = [DecisionRow(id_, created_ms) for id_, created_ms in zip(ids, created, strict=True)]
         asked = [QuestionDecisions(question, rows) for question in self.questions]
-        earlier = await self._store.put_decisions(work.batches, asked, self._alpha)
+        earlier = await self._store.put_decisions(work.batches, asked, self._alpha, each=False)
         new = sum(all(known is None for known in of_row) for of_row in zip(*earlier, strict=True))
         waiting = sum(batcher.waiting for batcher in self._batchers)
         self._telemetry.batch(len(ids), new_predictions=new, waiting=waiting)
@@ -180,30 +185,16 @@ class LabelEngine(QueuedEngine[LabelScores, LabelResult]):
     async def _with_earlier(
         self, ids: list[str], p_NL: npt.NDArray[np.float64], earlier: Sequence[Sequence[EarlierPrediction | None]]
     ) -> LabelResult:
-        """Return a result with the stored answers in place of those to a repeated id.
-
-        Raises:
-            ServiceError: 409 if an id was used for another input.
-        """
+        """Return a result with the stored answers in place of those to a repeated id."""
         result = LabelResult(ids, p_NL.copy())
-        conflicts = dict[str, None]()
         for label, of_label in enumerate(earlier):
             for row, known in enumerate(of_label):
-                if known is None:
-                    continue
-                if known.logits is None:
-                    conflicts[ids[row]] = None
+                if known is None or known.logits is None:
                     continue
                 version = await self._find(self.versions[label].model, known.version)
                 logits_12 = np.frombuffer(known.logits, "<f4").reshape(1, 2)
                 result.probabilities_NL[row, label] = of_logits(version.calibrator, logits_12).probabilities_NC[0, 1]
                 result.repeats[row] = known.version
-        if conflicts:
-            listed = [*conflicts][:MOST_LISTED]
-            message = f"the id {', '.join(map(short, listed))} was used for another input; send the same input to get"
-            raise ServiceError(
-                409, "conflicting_input", f"{message} its stored answer, or a new id", details={"ids": listed}
-            )
         return result
 
 
@@ -214,6 +205,17 @@ def _two(z_N: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Return the logits (0, z) of false and true, each row minus its maximum, so that their difference stays exact."""
     zeros_N = np.zeros_like(z_N)
     return np.stack([np.minimum(-z_N, zeros_N), np.minimum(z_N, zeros_N)], axis=1)
+
+
+def _refusal(error: RowsError | ConflictsError, ids: Sequence[str]) -> RowsError | ServiceError:
+    """Return the error of a call of which nothing is stored: 409 if an id was used for another input."""
+    if isinstance(error, RowsError):
+        return error
+    outcomes = ((id_, known) for of_label in error.outcomes for id_, known in zip(ids, of_label, strict=True))
+    used = dict.fromkeys(id_ for id_, known in outcomes if known is not None and known.logits is None)
+    listed = [*used][:MOST_LISTED]
+    message = f"the id {', '.join(map(short, listed))} was used for another input; send the same input to get its"
+    return ServiceError(409, "conflicting_input", f"{message} stored answer, or a new id", details={"ids": listed})
 
 
 def _slices(calls: Sequence[PredictionCall]) -> list[slice]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from service.errors import ENDING
 from service.models.engine import Engine, Find
-from service.models.label_engine import AnyEngine, LabelEngine, LabelModel, load_model
+from service.models.label_engine import OWN_WORDING, AnyEngine, LabelEngine, LabelModel, load_model
 from service.models.model import INLINE_SECONDS, ONE_CORE_SECONDS, Model, available_cores
 from service.settings import Settings
 from service.store import Store, StoreError
@@ -154,12 +154,40 @@ class Loader:
         chosen, beside = self._settings, (self._store, self._telemetry, self._find)
         limits: dict[str, Any] = {"max_batch": chosen.max_batch, "max_waiting": chosen.max_waiting}
         engine: AnyEngine
+        await self._check_questions(model)
         if isinstance(model, LabelModel):
             engine = LabelEngine(model, *beside, **limits, alpha=chosen.alarm_alpha)
         else:
             engine = Engine(model, *beside, **limits, audit_share=chosen.audit_share)
         await engine.start()
         return engine
+
+    async def _check_questions(self, model: Model | LabelModel) -> None:
+        """Check that no other model that this service runs has a question of the same name.
+
+        `tagger-rain` may be a model, or the label rain of the model tagger. Their answers would be counted together.
+
+        Raises:
+            BundleError: One has, or the model has the name of such a question.
+        """
+        own, is_of_labels = model.bundle.card.name, isinstance(model, LabelModel)
+        names = {one.model for one in model.questions()} if isinstance(model, LabelModel) else {own}
+        taken = {
+            one.of.model: f"a label of {one.of.served}"
+            for one in await self._store.read_questions()
+            if one.of.wording == OWN_WORDING and one.of.served != own
+        }
+        for engine in self.engines.values():
+            if engine.key[0] == own:
+                continue
+            if isinstance(engine, LabelEngine):
+                taken |= {one.model: f"a label of {engine.key[0]}" for one in engine.questions}
+            else:
+                taken[engine.key[0]] = "a model"
+        if clash := next((name for name in sorted(names) if name in taken), None):
+            which = f"has the label question {clash}" if is_of_labels else "has this name"
+            problem = f"{clash} is the name of {taken[clash]}, and {own} {which}"
+            raise BundleError(f"{problem}; publish this model under another name, or without that label")
 
     def _stamp(self, key: Key) -> Signature:
         return signature(self._models.folder(key)), self._models.revision(key)

@@ -209,10 +209,9 @@ class RunnableModel(Generic[Loaded]):
             InputError: The logits of an input are not finite.
         """
         raw_NC = self.logits(inputs, alone=alone)
-        top_N1 = raw_NC.max(axis=1, keepdims=True)
-        if not np.isfinite(top_N1).all():  # a NaN propagates into the maximum
-            row = int(np.isfinite(top_N1[:, 0]).argmin())
-            message = f"row {row}: the model's logits are not finite ({top_N1[row, 0]:g})"
+        if not (finite_NC := np.isfinite(raw_NC)).all():
+            row, column = np.argwhere(~finite_NC)[0].tolist()
+            message = f"row {row}: the model's logits are not finite ({raw_NC[row, column]:g})"
             raise InputError(
                 "not_finite", f"{message}; check the input for extreme values, which overflow in the model"
             )

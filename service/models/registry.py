@@ -132,9 +132,17 @@ class Registry:
         return await self._pin((model, version))
 
     def served_version(self, model: str | None = None) -> Key | None:
-        """Return the version that answers for a model, or for requests that name none."""
+        """Return the version that answers for a model, a label's question, or requests that name none."""
         engine = self._roles.defaults.get(model) if model else self._roles.default
-        return engine.key if engine else None
+        if engine or model is None:
+            return engine.key if engine else None
+        of_labels = (one for one in self._roles.defaults.values() if isinstance(one, LabelEngine))
+        return next((of.key for one in of_labels for of in one.questions if of.model == model), None)
+
+    def served_labels(self, model: str | None = None) -> LabelEngine | None:
+        """Return the engine of a model, or of the default one, if it answers with independent labels."""
+        engine = self._roles.defaults.get(model) if model else self._roles.default
+        return engine if isinstance(engine, LabelEngine) else None
 
     def names(self) -> list[str]:
         """Return the published models."""

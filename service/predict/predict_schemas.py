@@ -11,11 +11,10 @@ from service.http import documentation
 from service.http.documentation import BINARY, Schema, body_of, list_of, object_of
 from service.http.json_body import JSON
 from service.ids import MAX_ID
-from service.models.engine import Engine
 from service.predict.options import MAX_TAG, PREDICTION_ID, PredictOptions
 from service.predict.request_body import FORMATS, MULTIPART
 from trueodds.bundle import Decision
-from trueodds.inputs import KINDS, Format
+from trueodds.inputs import KINDS, Format, InputKind
 from trueodds.processes.choices import SetMethod
 
 
@@ -257,6 +256,6 @@ PARAMETERS = [
 ]
 
 
-def examples(engine: Engine) -> documentation.Examples:
+def examples(kind: InputKind) -> documentation.Examples:
     """Return example bodies with generated inputs, in each format in which they are small."""
-    return {JSON: {name: {"instances": [instance]} for name, instance in engine.input.examples().items()}}
+    return {JSON: {name: {"instances": [instance]} for name, instance in kind.examples().items()}}

@@ -99,15 +99,18 @@ async def multi_label_report(
     if not of_labels:
         message = f"no answers to yes/no questions are stored of {short(name)}" + (f"/{version}" if version else "")
         raise ServiceError(404, "unknown_model", f"{message}; GET /questions lists the questions")
-    blocks = [await _read(runtime, one, None if since is None else unix_ms(since)) for _, one in of_labels]
-    if sum(map(len, (block.ids for of_label in blocks for block in of_label))) == 0:
+    blocks, truths = list[list[LabelledLogits]](), 0
+    for _, one in of_labels:
+        blocks.append(await _read(runtime, one, None if since is None else unix_ms(since), MOST_TRUTHS - truths))
+        truths += sum(len(block.ids) for block in blocks[-1])
+    if not truths:
         raise ServiceError(404, "no_labels", f"no answer of {name} has a truth yet; send truths to POST /feedback")
     names = [_label(of, name) for of, _ in of_labels]
     options = ReportOptions(level=level, one_look=True)
     found = await asyncio.to_thread(_report, blocks, [one for _, one in of_labels], names, options, name)
     if pages.is_wanted(request):
         text = await asyncio.to_thread(found.page)
-        return Response(text, media_type="text/html", headers={"vary": "accept"})
+        return Response(text, media_type="text/html", headers={"vary": "accept", **pages.TABLE_HEADERS})
     tree = {key: value for key, value in found.to_dict().items() if key != "source"}
     tree |= {"model": name, "versions": dict(of.key for of, _ in of_labels)}
     return Response(orjson.dumps(tree), media_type="application/json", headers={"vary": "accept"})
@@ -135,19 +138,19 @@ def _label(question: QuestionVersion, model: str) -> str:
     return question.name.removeprefix(f"{model}-") if question.wording == OWN_WORDING else question.name
 
 
-async def _read(runtime: Runtime, version: Version, since_ms: int | None) -> list[LabelledLogits]:
+async def _read(runtime: Runtime, version: Version, since_ms: int | None, most: int) -> list[LabelledLogits]:
     """Read the answers of one label that have a truth.
 
     Raises:
-        ServiceError: There are too many.
+        ServiceError: There are more than `most`, those that the labels before it leave.
     """
     await runtime.mature(version)
     blocks, rows = list[LabelledLogits](), 0
     stream: AsyncIterator[LabelledLogits] = runtime.store.read_labelled_logits(*version.key, since_ms)
     async for block in stream:
         rows += len(block.ids)
-        if rows > MOST_TRUTHS:
-            message = f"{version.model} has more than {plural(MOST_TRUTHS, 'truth')}"
+        if rows > most:
+            message = f"the labels up to {version.model} have more than {plural(MOST_TRUTHS, 'truth')}"
             raise ServiceError(422, "invalid_parameter", f"{message}; give a later start: since")
         blocks.append(block)
     return blocks

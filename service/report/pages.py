@@ -53,6 +53,14 @@ HEADERS = {
 """Headers of the page. They allow only its own style and script to run or load."""
 
 
+TABLE_HEADERS = {
+    **HEADERS,
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'",
+}
+"""Headers of a report's page from the library: it has styles, and no scripts, forms or images."""
+
+
 QUEUE_HEADERS = {name: value.replace(_hash(page.SCRIPT), _hash(QUEUE_SCRIPT)) for name, value in HEADERS.items()}
 """Headers of the page of the label queue, which has a script of its own."""
 

@@ -217,9 +217,11 @@ async def _read_expectation(
 
 @router.get("/", include_in_schema=False)
 async def index(request: Request) -> Response:
-    """Redirect a browser to the report, and other clients to the documentation."""
-    prefers_page = prefers_html(request.headers.get("accept", ""))
-    return RedirectResponse("/calibration-report" if prefers_page else "/docs", headers={"vary": "accept"})
+    """Redirect a browser to the report, or to the reports of independent labels; other clients to the documentation."""
+    page = "/docs"
+    if prefers_html(request.headers.get("accept", "")):
+        page = "/calibration-report" if runtime_of(request).registry.served_labels() is None else "/questions"
+    return RedirectResponse(page, headers={"vary": "accept"})
 
 
 def _health(health: Health) -> Response:

@@ -246,18 +246,22 @@ class Store:
         return outcomes
 
     async def put_decisions(
-        self, batches: list[PredictionBatch], rows: list[QuestionDecisions], alpha: float
+        self, batches: list[PredictionBatch], rows: list[QuestionDecisions], alpha: float, *, each: bool = True
     ) -> list[list[EarlierPrediction | None]]:
-        """Store answers of decision models, each row by itself, and count their questions; see `put_observations`.
+        """Store answers of decision models, and count their questions; see `put_observations`.
 
         Args:
             batches: The answers.
             rows: One row per answer and per declined question, by version of the question.
             alpha: Significance level of the test of declined questions.
+            each: Whether rows are stored independently. Otherwise a conflict prevents all of them.
+
+        Raises:
+            ConflictsError: Without `each`, an id was already used for another answer.
         """
         keyed = [(batch, await self._tag_keys(batch)) for batch in batches]
         number = sum(len(some.rows) for some in rows)
-        work = partial(decisions.put_all, keyed, rows, self._known, self._clock(), alpha)
+        work = partial(decisions.put_all, keyed, rows, self._known, self._clock(), alpha, each=each)
         outcomes = await self.database.write(work, large=number > SMALL)
         self._count(number)
         return outcomes

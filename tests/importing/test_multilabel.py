@@ -24,13 +24,14 @@ NAMES = ("rain", "snow", "fog")
 WEIGHTS = np.array([[1.5, -1.0, 0.5], [0.5, 2.0, -1.5]], np.float32)
 
 
-def tagger(path: Path, *, sigmoid: bool = False, labels: int = 3) -> Path:
-    """Write x (N, 2) -> x W, with sigmoids or without."""
-    nodes = [helper.make_node("MatMul", ["x", "W"], ["z"])]
-    if sigmoid:
-        nodes.append(helper.make_node("Sigmoid", ["z"], ["p"]))
+def tagger(path: Path, *, sigmoid: bool = False, labels: int = 3, log: bool = False) -> Path:
+    """Write x (N, 2) -> x W, with sigmoids or without, or with their logarithm."""
+    nodes, output = [helper.make_node("MatMul", ["x", "W"], ["z"])], "z"
+    for kind, end in (("Sigmoid", "p"), ("Log", "ln"))[: 2 if log else int(sigmoid)]:
+        nodes.append(helper.make_node(kind, [output], [end]))
+        output = end
     weights = [numpy_helper.from_array(WEIGHTS[:, :labels].copy(), "W")]
-    outputs = [float_tensor("p" if sigmoid else "z", ["N", labels])]
+    outputs = [float_tensor(output, ["N", labels])]
     path.write_bytes(graph_of(nodes, [float_tensor("x", ["N", 2])], outputs, weights))
     return path
 
@@ -131,14 +132,28 @@ def test_test_rows_are_those_of_a_file(tmp_path: Path) -> None:
     assert card["metrics"]["n"] == int((~np.isnan(truth_NL[400:])).any(axis=1).sum())
 
 
+def test_test_rows_may_name_the_labels_in_another_order(tmp_path: Path) -> None:
+    """Both files name their labels: the truths of the test rows come in the order of the calibration rows."""
+    x, truth_NL = rows_of(600)
+    model, metrics = tagger(tmp_path / "tagger.onnx"), []
+    np.savez(tmp_path / "a.npz", x=x[:400], y=truth_NL[:400], class_names=NAMES)
+    for order in ([0, 1, 2], [2, 0, 1]):
+        names = [NAMES[k] for k in order]
+        np.savez(tmp_path / "b.npz", x=x[400:], y=truth_NL[400:][:, order], class_names=names)
+        words = ["--multi-label", "--labelled", tmp_path / "a.npz", "--test", tmp_path / "b.npz", "--out", tmp_path]
+        assert command(model, *words) == 0
+        metrics.append(LabelBundle.load(tmp_path / "tagger" / "bundle").card.metrics)
+    assert metrics[0] == metrics[1]
+
+
 def test_doors_of_classes_refuse_it(imported: LabelBundle, tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="holds a model of independent labels; allowed here are models of exclusive"):
         Bundle.load(imported.directory)
     assert trueodds.load(imported.directory) == load_bundle(imported.directory)
     models = open_models(tmp_path / "models")
     assert models.publish(imported.directory).name == imported.version
-    with pytest.raises(BundleError, match="independent labels"):
-        models.storage.read(("tagger", imported.version))
+    card, calibrator = models.summary("tagger", imported.version)
+    assert card.multilabel and calibrator == imported.calibrator
 
 
 @pytest.mark.parametrize(
@@ -189,3 +204,7 @@ def test_publishing_by_the_command(imported: LabelBundle, tmp_path: Path, capsys
     assert main(words) == 0
     assert main(["promote", "tagger", imported.version, "--models", str(tmp_path / "models")]) == 0
     assert open_models(tmp_path / "models").version_of("tagger", "default") == imported.version
+    capsys.readouterr()
+    assert main(["versions", "--models", str(tmp_path / "models")]) == 0
+    listed, nll = capsys.readouterr().out, imported.card.metrics["after"]["whole"]["nll"]
+    assert f", NLL {nll:.4f}" in listed and "multilabel_platt, imported, ECE" in listed

@@ -13,13 +13,20 @@ from trueodds.calibrators import MultilabelPlatt
 from trueodds.inputs import VectorInput
 
 
-def write_labels(out: Path, *, name: str = "tagger", slope: float = 0.5) -> LabelBundle:
-    """Write the bundle of `tagger` with the curves sigma(slope z + offset), one offset for each label."""
-    x = np.array([1.0, -2.0], np.float32)
-    curves = MultilabelPlatt([slope] * 3, [-0.5, 0.0, 0.25], slope, 0.0, 0.0, 0.1, NAMES)
+def write_labels(
+    out: Path, *, name: str = "tagger", slope: float = 0.5, names: tuple[str, ...] = NAMES, log: bool = False
+) -> LabelBundle:
+    """Write the bundle of `tagger` with the curves sigma(slope z + offset), an offset for each of up to 3 labels.
+
+    `log`: the graph's output z is the logarithm of a sigmoid, which is -inf for extreme inputs.
+    """
+    x, count = np.array([1.0, -2.0], np.float32), len(names)
+    z_L = x @ WEIGHTS[:, :count]
+    z_L = -np.log1p(np.exp(-z_L)) if log else z_L
+    curves = MultilabelPlatt([slope] * count, [-0.5, 0.0, 0.25][:count], slope, 0.0, 0.0, 0.1, names)
     description = Description(
         name=name,
-        classes=[*NAMES],
+        classes=[*names],
         multilabel=True,
         input=VectorInput(features=["heat", "damp"]),
         method="imported",
@@ -29,5 +36,5 @@ def write_labels(out: Path, *, name: str = "tagger", slope: float = 0.5) -> Labe
         code_sha256="",
     )
     with tempfile.TemporaryDirectory() as folder:
-        graph = tagger(Path(folder) / "tagger.onnx")
-        return LabelBundle.write(out, graph, curves, description, golden_input=x, golden_logits=x @ WEIGHTS)
+        graph = tagger(Path(folder) / "tagger.onnx", labels=count, log=log)
+        return LabelBundle.write(out, graph, curves, description, golden_input=x, golden_logits=z_L)

@@ -21,7 +21,7 @@ from trueodds.sums.answers import AnswerSums
 
 def sums_of(client: Client) -> CalibrationSums:
     runtime = client.app.state.runtime
-    version = runtime.engine.version
+    version = runtime.registry.default.version
     sums: AnswerSums = client.run(runtime.store.read_sums(version.model, version.version))
     return sums.labelled
 

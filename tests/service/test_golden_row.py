@@ -65,7 +65,7 @@ def test_no_answer_holds_the_golden_row(name: str, tmp_path: Path, caplog: pytes
     models.publish(good)
     said: list[bytes] = []
     with Client(create_app(Settings(models=tmp_path / "models", store=tmp_path / "s.sqlite", threads=1))) as client:
-        version = client.app.state.runtime.engine.version
+        version = client.app.state.runtime.registry.default.version
         examples = client.get("/openapi.json").json()["paths"]["/predict"]["post"]["requestBody"]["content"][JSON]
         answers = [client.post("/predict", json=one["value"]) for one in examples["examples"].values()]
         assert {answer.status_code for answer in answers} == {200}

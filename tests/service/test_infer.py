@@ -47,7 +47,7 @@ def test_metadata_and_readiness(client: Client) -> None:
         answer = client.get(path).json()
         assert (answer["name"], answer["versions"]) == ("tiny", [version])
         (taken,) = answer["inputs"]
-        assert taken.pop("parameters") == client.app.state.runtime.engine.card.input.model_dump()
+        assert taken.pop("parameters") == client.app.state.runtime.registry.default.card.input.model_dump()
         assert taken == {"name": "images", "datatype": "UINT8", "shape": [-1, *SHAPE]}
         assert {"name": "probabilities", "datatype": "FP64", "shape": [-1, 4]} in answer["outputs"]
         assert client.get(path + "/ready").json() == {"name": "tiny", "ready": True}

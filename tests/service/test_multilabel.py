@@ -11,6 +11,8 @@ import pytest
 
 import trueodds
 from service.app import create_app
+from service.models.calls import PredictionCall
+from service.report import label_report_route
 from service.settings import Settings
 from tests.importing.test_multilabel import NAMES, WEIGHTS
 from tests.service.app_client import Client
@@ -101,6 +103,7 @@ def test_the_live_report_is_the_offline_one(client: Client) -> None:
         assert one["positive"]["mean_probability"] == pytest.approx(p_NL[known_N, label].mean(), abs=1e-3)
         assert one["positive"]["nll"] == pytest.approx(live["by_label"][label]["nll"], abs=1e-6)
     page = client.get("/multi-label-report", headers={"accept": "text/html"})
+    assert "default-src 'none'" in page.headers["content-security-policy"] and "<script" not in page.text
     assert page.headers["content-type"].startswith("text/html") and "fog" in page.text
     assert client.read("/multi-label-report")["pairs"] == live["pairs"]
 
@@ -132,6 +135,44 @@ def test_an_id_is_answered_once(client: Client, tmp_path: Path) -> None:
     refused = client.refusal("/predict", {"instances": x[:1].tolist(), "ids": ["b"]}, 409)
     assert "the id 'b' was used for another input" in refused
     assert client.read("/calibration-report", model="tagger-fog")["answers"] == 1
+
+
+def test_an_id_never_has_labels_of_two_inputs(tmp_path: Path) -> None:
+    """A new version has one label more. A refused input leaves no answer to that label, so the first input is kept."""
+    models, x = open_models(tmp_path / "models"), rows(3)
+    models.publish(write_labels(tmp_path / "two", names=NAMES[:2]).directory)
+    settings = Settings(models=tmp_path / "models", store=tmp_path / "store.sqlite", threads=1)
+    with Client(create_app(settings)) as client:
+        first = client.send("/predict", {"instances": x[:1].tolist(), "ids": ["a"]})["predictions"][0]
+        models.publish(write_labels(tmp_path / "three").directory)
+        client.run(client.app.state.runtime.registry.look())
+        refused = {"instances": x[1:].tolist(), "ids": ["a", "new"]}
+        assert "the id 'a' was used for another input" in client.refusal("/predict", refused, 409)
+        assert client.get("/predictions/a", params={"model": "tagger-fog"}).status_code == 404
+        assert client.get("/predictions/new", params={"model": "tagger-fog"}).status_code == 404
+        again = client.send("/predict", {"instances": x[:1].tolist(), "ids": ["a"]})["predictions"][0]
+        assert again["answers"][:2] == first["answers"] and again["repeated"]
+        assert again["answers"][2]["probability"] == pytest.approx(probabilities(x[:1])[0, 2], abs=1e-6)
+
+
+def test_a_refused_call_refuses_no_other_of_its_batch(client: Client) -> None:
+    """Calls that are scored together: only the one with a used id is refused."""
+    x, label_engine = rows(3), client.app.state.runtime.registry.default
+    answered(client, x[:1], ids=["a"])
+    calls = [PredictionCall(x[[row]], f"call-{id_}{row}", [id_]) for row, id_ in ((1, "a"), (2, "b"), (0, "a"))]
+    outcomes = client.run(label_engine._store_and_answer(label_engine._score(calls, alone=False)))
+    assert [type(one).__name__ for one in outcomes] == ["ServiceError", "LabelResult", "LabelResult"]
+    assert client.read("/calibration-report", model="tagger-rain")["answers"] == 2
+
+
+def test_a_logit_that_is_not_finite_is_refused(tmp_path: Path) -> None:
+    """The logarithm of a sigmoid may be -inf for one label, with finite ones beside it."""
+    models = open_models(tmp_path / "models")
+    models.publish(write_labels(tmp_path / "log", log=True).directory)
+    with Client(create_app(Settings(models=models.path, store=tmp_path / "store.sqlite", threads=1))) as client:
+        words = client.refusal("/predict", {"instances": [[0, 0], [300, 300]]})
+        assert words.startswith("row 1: the model's logits are not finite (-inf)")
+        assert len(client.predict([[0, 0]])) == 1
 
 
 def test_truths_may_come_first(client: Client) -> None:
@@ -166,11 +207,37 @@ def test_doors_of_classes_refuse_the_model(client: Client, path: str) -> None:
     assert client.refusal("/feedback", {"id": "x" * 8, "model": "tagger", "label": "rain"}, 404)
 
 
+def test_doors_of_people_work_for_the_model(client: Client) -> None:
+    """The documentation has examples that are answered, and a browser comes to the labels."""
+    paths = client.read("/openapi.json")["paths"]
+
+    def examples(path: str) -> dict[str, Any]:
+        content: dict[str, Any] = paths[path]["post"]["requestBody"]["content"]["application/json"]["examples"]
+        return content
+
+    for example in examples("/predict").values():
+        assert len(client.send("/predict", example["value"])["predictions"][0]["answers"]) == 3
+    assert client.send("/feedback", examples("/feedback")["one label"]["value"])["held"] == 1
+    assert client.get("/", headers={"accept": "text/html"}).headers["location"] == "/questions"
+    assert client.get("/questions", headers={"accept": "text/html"}).status_code == 200
+
+
 def test_a_report_without_truths_says_so(client: Client) -> None:
     assert "is missing" not in client.read("/multi-label-report", 404)["error"]["message"]
     answered(client, rows(1))
     assert "no answer of tagger has a truth yet" in client.read("/multi-label-report", 404)["error"]["message"]
     assert "no answers to yes/no questions" in client.read("/multi-label-report", 404, model="cat")["error"]["message"]
+
+
+def test_the_limit_of_truths_is_that_of_all_labels(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids, _ = answered(client, rows(3))
+    truths = [{"id": id_, "question": question, "label": True} for id_ in ids for question in QUESTIONS[:2]]
+    client.send("/feedback", {"labels": truths})
+    monkeypatch.setattr(label_report_route, "MOST_TRUTHS", 6)
+    assert client.read("/multi-label-report")["pairs"] == 6
+    monkeypatch.setattr(label_report_route, "MOST_TRUTHS", 5)
+    words = client.read("/multi-label-report", 422)["error"]["message"]
+    assert words == "the labels up to tagger-snow have more than 5 truths; give a later start: since"
 
 
 def test_a_shadow_is_refused(client: Client, tmp_path: Path) -> None:
@@ -195,7 +262,66 @@ def test_a_label_with_the_name_of_a_model_is_refused(tmp_path: Path) -> None:
         models.publish(write_labels(tmp_path / "b").directory)
         client.run(client.app.state.runtime.registry.look())
         (problem,) = client.read("/models")["problems"]
-        assert "tagger-rain is the name of a model with the classes" in problem
+        assert "tagger-rain is the name of a model, and tagger has the label question" in problem
+
+
+@pytest.mark.parametrize("answers_first", [False, True])
+def test_two_models_never_share_a_question(tmp_path: Path, *, answers_first: bool) -> None:
+    """The label c of the model a-b, and the label b-c of the model a. Neither's answers are counted as the other's."""
+    models = open_models(tmp_path / "models")
+    models.publish(write_labels(tmp_path / "a", name="a-b", names=("c", "d", "e")).directory)
+    settings = Settings(models=tmp_path / "models", store=tmp_path / "store.sqlite", threads=1)
+    with Client(create_app(settings)) as client:
+        if answers_first:
+            client.send("/predict", {"instances": rows(1).tolist()})
+        models.publish(write_labels(tmp_path / "b", name="a", names=("b-c", "d", "e")).directory)
+        models.publish(write_bundle(tmp_path / "c", name="a-b-d"))
+        client.run(client.app.state.runtime.registry.look())
+        problems = client.read("/models")["problems"]
+        assert len(problems) == 2
+        assert any("a-b-c is the name of a label of a-b, and a has the label question a-b-c" in p for p in problems)
+        assert any("a-b-d is the name of a label of a-b, and a-b-d has this name" in p for p in problems)
+        assert client.send("/predict", {"instances": rows(1).tolist()})["model"] == "a-b"
+    if answers_first:  # the store remembers whose question it is, whichever model is loaded first
+        models.set_default("a")
+        with Client(create_app(settings)) as client:
+            assert any("a-b-c is the name of a label of a-b" in p for p in client.read("/models")["problems"])
+
+
+def test_a_name_may_change_to_exclusive_classes(client: Client, tmp_path: Path) -> None:
+    """Its report is then that of the classes, and the labels keep theirs. It may change back."""
+    models = open_models(tmp_path / "models")
+    answered(client, rows(2))
+    models.publish(write_bundle(tmp_path / "classes", name="tagger"))
+    client.run(client.app.state.runtime.registry.look())
+    version = client.read("/models")["default"]["version"]
+    for address in ("/calibration-report", "/calibration-report?model=tagger"):
+        assert client.read(address)["version"] == version
+    assert client.read("/calibration-report", model="tagger-rain")["answers"] == 2
+    models.publish(write_labels(tmp_path / "again", slope=0.7).directory)
+    client.run(client.app.state.runtime.registry.look())
+    assert "independent labels" in client.read("/calibration-report", 422, model="tagger")["error"]["message"]
+    assert client.read("/calibration-report", model="tagger", version=version)["version"] == version
+
+
+def test_a_model_without_answers_is_refused_too(client: Client) -> None:
+    assert "independent labels" in client.read("/calibration-report", 422)["error"]["message"]
+
+
+def test_the_report_of_a_label_is_of_the_served_version(client: Client, bundle: LabelBundle, tmp_path: Path) -> None:
+    """After a rollback, both reports are about the version that answers."""
+    models, second = open_models(tmp_path / "models"), write_labels(tmp_path / "second", slope=0.8)
+    for change in ("", "publish", "roll back"):
+        if change == "publish":
+            models.publish(second.directory)
+        elif change:
+            models.roll_back("tagger")
+        client.run(client.app.state.runtime.registry.look())
+        ids, _ = answered(client, rows(2))
+        client.send("/feedback", {"id": ids[0], "question": "tagger-rain", "label": True})
+    one, of_all = client.read("/calibration-report", model="tagger-rain"), client.read("/multi-label-report")
+    assert (one["version"], one["answers"]) == (bundle.version, 4)
+    assert of_all["versions"]["tagger-rain"] == bundle.version
 
 
 def test_questions_of_another_server_have_the_same_report(client: Client) -> None:
@@ -239,6 +365,8 @@ def test_the_python_client(settings: Settings, tmp_path: Path) -> None:
         assert answer.labels == NAMES and answer.questions == tuple(QUESTIONS) and len(answer) == 30
         assert np.allclose(answer.probabilities_NL, probabilities(x), atol=1e-6)
         assert client.feedback(answer.ids[:3], [True, False, True], question=answer.questions[1]).stored == 3
+        with pytest.warns(UserWarning, match="'Damp' was read as the feature 'damp'"):
+            assert client.predict_labels([{"heat": 1.0, "Damp": 2.0}]).columns == {"damp": "Damp"}
         again = client.predict_labels(x[:2], ids=["a", "b"])
         assert client.predict_labels(x[:2], ids=["a", "b"]).repeated == {0: again.version, 1: again.version}
         with pytest.raises(CallError, match=r"call client\.predict_labels"):

@@ -308,7 +308,7 @@ def test_the_document_is_made_once_for_each_version(running: Client, tmp_path: P
         models.publish(write_bundle(tmp_path / "two", seed=7))
         client.run(client.app.state.runtime.registry.look())
         after = client.get("/openapi.json").text
-        version = client.app.state.runtime.engine.version.version
+        version = client.app.state.runtime.registry.default.version.version
         assert version in after and version not in before
 
 

@@ -99,8 +99,8 @@ def tensor(**changes: Any) -> dict[str, Any]:
 
 
 def test_all_ways_to_send_a_vector_agree_with_the_bundle_applied_by_hand(vectors: Client) -> None:
-    bundle: Bundle = vectors.app.state.runtime.engine._model.bundle
-    logits_NC = vectors.app.state.runtime.engine._model.logits(ROWS_NF)
+    bundle: Bundle = vectors.app.state.runtime.registry.default._model.bundle
+    logits_NC = vectors.app.state.runtime.registry.default._model.logits(ROWS_NF)
     expected = [p["probabilities"] for p in vectors.predict(LISTS)]
     np.testing.assert_allclose(expected, bundle.calibrator(logits_NC), rtol=1e-6)
     assert [p["probabilities"] for p in vectors.predict(OBJECTS)] == expected

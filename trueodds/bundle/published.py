@@ -29,7 +29,7 @@ from trueodds.bundle.storage.locks import lock
 from trueodds.bundle.storage.objects import is_url
 from trueodds.bundle.storage.storage import Storage
 from trueodds.bundle.stored_bundle import CARD, BundleError
-from trueodds.calibrators import Calibrator
+from trueodds.calibrators import Calibrator, MultilabelPlatt
 from trueodds.processes.choices import DEFAULT, MODELS, RECALIBRATED, SHADOW, WAITING, Role, Slot
 
 T = TypeVar("T")
@@ -137,7 +137,7 @@ class PublishedModels:
         """
         return changing.since_ms(self._listing(name), name, slot)
 
-    def summary(self, name: str, version: str) -> tuple[Card, Calibrator]:
+    def summary(self, name: str, version: str) -> tuple[Card, Calibrator | MultilabelPlatt]:
         """Read the card and the calibrator of a published version. A local version is checked completely.
 
         Raises:

@@ -139,12 +139,14 @@ def import_model(arguments: argparse.Namespace, name: str, folder: Path, options
     """Read the rows of `trueodds import --multi-label`, write the bundle to `folder`, and print the summary."""
     from trueodds.importing import label_rows
     from trueodds.importing.label_importer import import_labels
+    from trueodds.importing.labelled_rows import ImportRows
 
     _refuse(arguments, _OF_IMPORTS)
-    texts, read = options.input == "text", {}
+    texts, read = options.input == "text", dict[Path, ImportRows]()
     for place in filter(None, (arguments.labelled, arguments.test)):
         limited.step(f"reading {place}")
-        read[place] = label_rows.read(place, options.classes, texts=texts)
+        names = options.classes or next((rows.classes for rows in read.values()), ())  # test rows in the same order
+        read[place] = label_rows.read(place, names, texts=texts)
     test = read[arguments.test] if arguments.test else None
     outcome = import_labels(arguments.model, read[arguments.labelled], folder, name=name, options=options, test=test)
     card = outcome.bundle.card

@@ -184,7 +184,10 @@ class Calls:
         options = {"model": model, "version": version, "tag": tag}
         given = {name: value for name, value in options.items() if value is not None}
         trees = yield from self._predict(_labels_of, LabelPredictions.read, inputs, ids, rows, given)
-        return LabelPredictions.read(trees)
+        predictions = LabelPredictions.read(trees)
+        if predictions.notes:
+            warnings.warn(" ".join(predictions.notes), UserWarning, stacklevel=2)
+        return predictions
 
     def _predict(
         self,

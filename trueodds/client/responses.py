@@ -96,7 +96,7 @@ class Predictions:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences on how the inputs were read: each name that is spelled differently from the model's feature."""
-        return tuple(f"The column {own!r} was read as the feature {name!r}." for name, own in self.columns.items())
+        return _notes(self.columns)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -150,6 +150,13 @@ class LabelPredictions:
     version: str
     repeated: dict[int, str] = field(default_factory=dict)
     """Rows whose id had been answered before. They hold the stored answer; the value is the version that gave it."""
+    columns: dict[str, str] = field(default_factory=dict)
+    """Names in the inputs that are spelled differently from the model's features, by feature name."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on how the inputs were read: each name that is spelled differently from the model's feature."""
+        return _notes(self.columns)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -170,7 +177,12 @@ class LabelPredictions:
             model=trees[0]["model"],
             version=trees[0]["version"],
             repeated={n: row["version"] for n, row in enumerate(rows) if row.get("repeated")},
+            columns={name: own for tree in trees for name, own in tree.get("columns", {}).items()},
         )
+
+
+def _notes(columns: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(f"The column {own!r} was read as the feature {name!r}." for name, own in columns.items())
 
 
 def add_fields(one: T, other: T) -> T:

@@ -135,6 +135,9 @@ def _splits(model: ServableModel, labelled: ImportRows, test: ImportRows | None,
         if len(each) < least:
             problem = f"{each.source} holds {len(each)} rows"
             raise LabelledRowsError(f"{problem}; at least {least} are needed, {LEAST} in each split")
+        if each.classes and labelled.classes and each.classes != labelled.classes:
+            problem = f"{each.source} has the labels {quotes(each.classes)}, and {labelled.source} has"
+            raise LabelledRowsError(f"{problem} {quotes(labelled.classes)}; give both in the same order")
         if each.y.shape[1] != model.classes:
             problem = f"{each.source} has truths of {each.y.shape[1]} labels"
             raise LabelledRowsError(f"{problem}, and {model.file.path} answers with {model.classes} numbers a row")
@@ -148,7 +151,8 @@ def _splits(model: ServableModel, labelled: ImportRows, test: ImportRows | None,
         splits = {split: _take(splits["val"], index_N) for split, index_N in (("val", first_N), ("test", second_N))}
     for split, one in splits.items():
         if np.isnan(one.truth_NL).all():
-            raise LabelledRowsError(f"{labelled.source} has no known truth in its {split} rows; give more rows")
+            source = (labelled if test is None else rows[split]).source
+            raise LabelledRowsError(f"{source} has no known truth in its {split} rows; give more rows")
     return splits["val"], splits["test"]
 
 

@@ -34,12 +34,17 @@ def put_all(
     cache: VersionCache,
     now_ms: int,
     alpha: float,
+    *,
+    each: bool,
 ) -> Work[list[list[EarlierPrediction | None]]]:
-    """Store answers, each row by itself, and what belongs to them. Return the outcomes of `predictions.put_all`.
+    """Store answers, and what belongs to them. Return the outcomes of `predictions.put_all`.
 
     A row whose id was used for another answer is left out of the counts.
+
+    Raises:
+        ConflictsError: Without `each`, an id was already used for another answer. The caller must store nothing.
     """
-    outcomes = yield from predictions.put_all(batches, cache, now_ms, each=True)
+    outcomes = yield from predictions.put_all(batches, cache, now_ms, each=each)
     conflicts = {
         (batch.model, batch.version, id_)
         for (batch, _), earlier in zip(batches, outcomes, strict=True)

@@ -10,6 +10,7 @@ import pytest
 
 from service.store import Store
 from service.store.decision_rows import DecisionRow, QuestionDecisions, QuestionVersion
+from service.store.rows import ConflictsError
 from tests.service.store.rows import START, batch, count, version
 
 SPAM = QuestionVersion("spam", "jev-1-aa", "spam", "noul", "jev-1", "aa", is_ordered=False)
@@ -72,6 +73,22 @@ async def test_answers_are_stored_with_their_rows_and_a_conflict_is_not_counted(
     await store.prune(START + 1, limit=1)
     assert await store.database.read(lambda: count("decisions")) == 0
     assert (await store.read_questions())[0].answered == 3, "the counts stay"
+
+
+async def test_a_conflict_in_one_question_prevents_all(store: Store) -> None:
+    """Labels of one input are stored together or not at all, though only one question has had the id."""
+    for model in ("m", "n"):
+        await store.put_version(replace(version(), model=model))
+    await store.put_predictions(batch(1, own=["a"]))
+    other = batch(2, own=["a", "b"], seed=1, digest=b"another digest ..")
+    answers = [replace(other, model=model) for model in ("n", "m")]
+    rows = [DecisionRow(id_, START) for id_ in ("a", "b")]
+    asked = [QuestionDecisions(replace(SPAM, model=model, version="v1"), rows) for model in ("n", "m")]
+    with pytest.raises(ConflictsError) as caught:
+        await store.put_decisions(answers, asked, 0.05, each=False)
+    assert [[row is not None for row in rows] for rows in caught.value.outcomes] == [[False, False], [True, False]]
+    assert [(await store.read_sums(model, "v1")).answers for model in ("m", "n")] == [1, 0]
+    assert await store.read_questions() == []
 
 
 async def test_a_new_served_model_and_a_new_wording_are_each_noticed_once(store: Store, other: Store) -> None:

@@ -28,17 +28,8 @@ from trueodds.bundle.contents import IDENTITY, Key, Listing
 from trueodds.bundle.storage.objects import BucketError, ChangedError, Entry, Objects
 from trueodds.bundle.storage.storage import Storage, T, Verb
 from trueodds.bundle.storage.whole import copy, is_whole, keep
-from trueodds.bundle.stored_bundle import (
-    CALIBRATOR,
-    CARD,
-    MODEL,
-    MODEL_CARD,
-    SETS,
-    BundleError,
-    StoredBundle,
-    check_classes,
-)
-from trueodds.calibrators import Calibrator
+from trueodds.bundle.stored_bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, SETS, BundleError, StoredBundle
+from trueodds.calibrators import Calibrator, MultilabelPlatt
 from trueodds.inputs import KINDS
 from trueodds.processes.choices import DEFAULT, ROLES
 from trueodds.processes.extensions import ExtensionError
@@ -156,18 +147,16 @@ class Bucket(Storage):
     def list(self) -> Listing:
         return self._snapshot().listing(self.place)
 
-    def read(self, key: Key) -> tuple[Card, Calibrator]:
+    def read(self, key: Key) -> tuple[Card, Calibrator | MultilabelPlatt]:
         """Read card and calibrator, without fetching the other files."""
         place = "/".join(key)
         files = self._objects.read([f"{place}/{file}" for file in (CARD, CALIBRATOR)])
         file = CARD
         try:
             card = Card.model_validate_json(files[f"{place}/{file}"])
-            check_classes(card, f"{self.place}/{place}")
             file = CALIBRATOR
-            return card, calibrators.from_json(json.loads(files[f"{place}/{file}"]))
-        except BundleError:
-            raise
+            tree = json.loads(files[f"{place}/{file}"])
+            return card, MultilabelPlatt.from_json(tree) if card.multilabel else calibrators.from_json(tree)
         except KeyError:
             raise BundleError(f"{self.place}/{place}/{file} is missing") from None
         except ExtensionError as error:

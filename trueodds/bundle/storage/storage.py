@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trueodds.bundle.bundle import Bundle
 from trueodds.bundle.card import Card
 from trueodds.bundle.contents import Contents, Key, Listing, Step
+from trueodds.bundle.label_bundle import load_bundle
 from trueodds.bundle.stored_bundle import BundleError, StoredBundle
-from trueodds.calibrators import Calibrator
+from trueodds.calibrators import Calibrator, MultilabelPlatt
 
 T = TypeVar("T")
 Verb = Callable[[Listing], tuple[T, list[Step]]]
@@ -44,13 +44,13 @@ class Storage(ABC):
             BundleError: The place holds nothing that can be served.
         """
 
-    def read(self, key: Key) -> tuple[Card, Calibrator]:
+    def read(self, key: Key) -> tuple[Card, Calibrator | MultilabelPlatt]:
         """Read the card and the calibrator of a version. The whole version is checked if this costs little.
 
         Raises:
             BundleError: The version is damaged.
         """
-        bundle = Bundle.load(self.folder(key))
+        bundle = load_bundle(self.folder(key))
         return bundle.card, bundle.calibrator
 
     def write(self, model: str | None, verb: Verb[T]) -> T:
