@@ -63,7 +63,7 @@ OF_RATES = (
     (0.02, (0.5, 0.98), (0.3, 0.03)),
 )
 """Share of positives, sensitivity and specificity, and propensities of answers called positive and of the others."""
-OF_KINDS = (
+OF_KINDS: tuple[tuple[Floats, Floats, Floats], ...] = (
     ((0.5, 0.5), (0.7, 0.9), (0.1, 0.003)),
     ((0.5, 0.5), (0.9, 0.7), (0.1, 0.003)),
     ((0.5, 0.5), (0.5, 0.5), (0.1, 0.003)),
