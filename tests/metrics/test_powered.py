@@ -102,6 +102,21 @@ def test_equal_weights_have_the_degrees_of_freedom_of_students_t() -> None:
     assert degrees_of_freedom(np.array([1.0, *[1e-3] * 500])) == 1.0
 
 
+def test_agreement_with_very_unequal_propensities() -> None:
+    """With the number of labels less one as degrees of freedom the coverage is 82%."""
+    rng, runs, covered = np.random.default_rng(0), 300, 0
+    shares_K, propensities_K, rates_K = np.array([0.7, 0.3]), np.array([0.06, 0.004]), np.array([0.95, 0.5])
+    for _ in range(runs):
+        kind_N = rng.choice(2, 3_000, p=shares_K)
+        truth_N = rng.random(3_000) < 0.3
+        judge_N = np.where(rng.random(3_000) < rates_K[kind_N], truth_N, ~truth_N)
+        chosen_N = rng.random(3_000) < propensities_K[kind_N]
+        pairs = truth_N[chosen_N].astype(np.intp), judge_N[chosen_N].astype(np.intp)
+        found = judge_errors(*pairs, 2, propensity_L=propensities_K[kind_N][chosen_N]).agreement
+        covered += found.lower <= shares_K @ rates_K <= found.upper
+    assert covered / runs >= 0.93
+
+
 def oracle_rows() -> tuple[Array, Array]:
     i = np.arange(30_000)
     human = (i * 7919) % 1000 < 300

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from trueodds.metrics.labelling.powered import degrees_of_freedom
 from trueodds.sums.inputs import Array, as_numbers, check_level
 
 
@@ -133,7 +134,7 @@ def _effective(hit_L: npt.NDArray[np.bool_], share_L: Array, value: float, level
         return float(len(share_L))
     variance = float(share_L**2 @ (hit_L - value) ** 2)
     kish = 1 / float(share_L @ share_L)
-    z, t = scipy.special.ndtri((1 + level) / 2), scipy.special.stdtrit(max(len(share_L) - 1, 1), (1 + level) / 2)
+    z, t = scipy.special.ndtri((1 + level) / 2), scipy.special.stdtrit(degrees_of_freedom(share_L), (1 + level) / 2)
     return min(value * (1 - value) / variance, kish) * float(z / t) ** 2
 
 
