@@ -11,8 +11,10 @@ Each run draws fresh answers, their human labels, the judge's labels, and the an
   `hard` errs more on doubtful answers, `lenient` calls half of the wrong answers right, `echo` calls an answer right
   with the probability of its confidence. Human labels are a plain sample, or drawn for the goal "ece".
 
-Two parts of their own:
+Three parts of their own:
 
+- kinds of answers with very different accuracies and propensities, down to a few labels of a kind. Judges are `even`
+  (10% errors), `coin`, or `worst`: it errs on 40% of the kind with the smallest propensity, and on 2% of the others;
 - the judge's error rates, where the propensity of a human label depends on the judge's label;
 - where it fails: some answers are labelled twice as often, and the labels are given as a plain sample. They are those
   that the judge calls positive, or those that are positive.
@@ -36,6 +38,7 @@ from trueodds.metrics import PoweredMean, draw_labels, judge_errors, label_prope
 from trueodds.sums.bins import CELLS, cell_of
 
 Array = npt.NDArray[np.float64]
+Floats = tuple[float, ...]
 Generator = np.random.Generator
 RESULT = RESULTS / "judged.json"
 SHARES, LABELS, FACTOR = (0.5, 0.2, 0.05, 0.01), (30, 60, 100, 300, 1_000), 20
@@ -60,6 +63,20 @@ OF_RATES = (
     (0.02, (0.5, 0.98), (0.3, 0.03)),
 )
 """Share of positives, sensitivity and specificity, and propensities of answers called positive and of the others."""
+OF_KINDS: tuple[tuple[Floats, Floats, Floats], ...] = (
+    ((0.5, 0.5), (0.7, 0.9), (0.1, 0.003)),
+    ((0.5, 0.5), (0.9, 0.7), (0.1, 0.003)),
+    ((0.5, 0.5), (0.5, 0.5), (0.1, 0.003)),
+    ((0.3, 0.3, 0.4), (0.5, 0.7, 0.9), (0.3, 0.03, 0.003)),
+    ((0.3, 0.3, 0.4), (0.9, 0.7, 0.5), (0.3, 0.03, 0.003)),
+    ((0.7, 0.3), (0.95, 0.2), (0.06, 0.004)),
+    ((0.8, 0.2), (0.3, 0.7), (0.05, 0.005)),
+    ((0.9, 0.1), (0.6, 0.4), (0.05, 0.004)),
+    ((0.8, 0.2), (0.9, 0.1), (0.05, 0.003)),
+)
+"""Shares, accuracies and propensities of kinds of answers."""
+KIND_ANSWERS, ENOUGH = 3_000, 3
+"""Answers of each run, and expected labels of a kind below which it is often not drawn."""
 WIDTHS = ("width", "width, human alone", "worth")
 TWO_THIRDS = 0.0917
 """Error rate of a judge of two equal classes with a squared correlation of 2/3: (1 - sqrt(2/3)) / 2."""
@@ -272,8 +289,40 @@ def error_rates(share: float, rates: tuple[float, float], propensities: tuple[fl
     )
 
 
+@dataclass
+class Kinds:
+    setting: Setting
+    fewest: float
+    """Smallest expected number of labels of a kind."""
+
+
+def kinds(share_K: Floats, accuracy_K: Floats, propensity_K: Floats, judge: str, runs: int) -> Kinds:
+    """Measure the accuracy of all answers, if kinds of answers differ in accuracy and propensity."""
+    shares_K, chances_K = np.array(share_K), np.array(propensity_K)
+    rng = np.random.default_rng([SEED, int(1e4 * shares_K @ chances_K), int(100 * accuracy_K[0]), len(judge)])
+    errors_K = np.full(len(share_K), {"even": 0.1, "coin": 0.5, "worst": 0.02}[judge])
+    if judge == "worst":
+        errors_K[-1] = 0.4
+    tally, labels = Tally(float(shares_K @ np.array(accuracy_K))), 0
+    for _ in range(runs):
+        kind_N = rng.choice(len(share_K), KIND_ANSWERS, p=shares_K)
+        right_N = rng.random(KIND_ANSWERS) < np.array(accuracy_K)[kind_N]
+        chosen_N = rng.random(KIND_ANSWERS) < chances_K[kind_N]
+        judge_N = np.where(rng.random(KIND_ANSWERS) < errors_K[kind_N], ~right_N, right_N).astype(np.float64)
+        labels += int(chosen_N.sum())
+        tally.add(powered_mean(np.where(chosen_N, right_N, np.nan), judge_N, propensity_N=chances_K[kind_N]))
+    about = "/".join(f"{one:g}" for one in share_K) + " right " + "/".join(f"{one:g}" for one in accuracy_K)
+    design = "/".join(f"{one:g}" for one in propensity_K)
+    setting = tally.setting("accuracy", about, judge, design, round(labels / runs), KIND_ANSWERS)
+    return Kinds(setting, float((KIND_ANSWERS * shares_K * chances_K).min()))
+
+
 def summary(
-    settings: list[Setting], thirds: list[Setting], failing: list[dict[str, Any]], rates: list[ErrorRates]
+    settings: list[Setting],
+    thirds: list[Setting],
+    failing: list[dict[str, Any]],
+    rates: list[ErrorRates],
+    unequal: list[Kinds],
 ) -> dict[str, Any]:
     """Return the figures of the claim."""
 
@@ -310,6 +359,9 @@ def summary(
             min(one.covered_sensitivity, one.covered_specificity, one.covered_agreement) for one in rates
         ),
         "lowest_covered_share_by_judge": min(one.covered_share for one in rates),
+        "unequal": len(unequal),
+        "lowest_covered_unequal": min(one.setting.covered for one in unequal if one.fewest >= ENOUGH),
+        "lowest_covered_rare_kind": min(one.setting.covered for one in unequal if one.fewest < ENOUGH),
         "settings_below": sum(is_below(one) for one in settings),
         **{
             f"{name}_{what}": least([one[name] for one in failing if one["chosen_by"] == what])
@@ -337,6 +389,7 @@ def markdown(result: dict[str, Any]) -> str:
         )
 
     head = ("figure", "population", "judge", "sample", "labels", "covered", "human alone", *WIDTHS)
+    unequal = result["unequal"]
     shown = sorted((one for one in result["rows"]), key=lambda one: one["covered"])[:12]
     doubt = [
         (
@@ -382,6 +435,8 @@ def markdown(result: dict[str, Any]) -> str:
                 if one["about"] in ("accuracy", "gap") and one["labels"] == 300 and one["design"] == "plain"
             ],
         ),
+        "Kinds of answers with very different propensities:",
+        table((*head, "fewest labels of a kind"), [(*row(one["setting"]), f"{one['fewest']:.1f}") for one in unequal]),
         "The judge's error rates:",
         table(of_rates, rates),
         "Some answers are labelled twice as often, and the labels are given as a plain sample:",
@@ -407,6 +462,8 @@ def main() -> None:
     failing = [chosen_by(what, *place, runs) for what in ("judge", "truth") for place in places]
     found = [error_rates(*one, runs) for one in OF_RATES]
     run.say("error rates", min(one.covered_sensitivity for one in found))
+    unequal = [kinds(*one, judge, runs) for one in OF_KINDS for judge in ("even", "coin", "worst")]
+    run.say("unequal propensities", min(one.setting.covered for one in unequal))
     for shape in (*SHAPES, "W"):
         for temperature in TEMPERATURES:
             for judge in ("even", "hard", "lenient", "echo"):
@@ -417,10 +474,11 @@ def main() -> None:
     run.finish(
         arguments.out,
         markdown,
-        summary=summary(settings, thirds, failing, found),
+        summary=summary(settings, thirds, failing, found, unequal),
         rows=[asdict(one) for one in settings],
         two_thirds=[asdict(one) for one in thirds],
         error_rates=[asdict(one) for one in found],
+        unequal=[asdict(one) for one in unequal],
         chosen=failing,
     )
 

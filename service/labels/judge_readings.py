@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from service.store import Store
-from service.store.rows import UNKNOWN, JudgedAnswers, Version
+from service.store.rows import UNKNOWN, JudgedAnswers, JudgedCounts, Version
 from service.store.store import LATEST_MS
 from trueodds.errors import UserError
 from trueodds.reports import ReportOptions
@@ -22,13 +24,16 @@ MOST_ANSWERS = 200_000
 """Largest number of answers whose figures are computed. Reading them takes half a second."""
 VERSIONS = 100
 """Number of versions whose figures are kept."""
+KEPT_SECONDS = 600.0
+"""Longest time for which figures are kept. Retention and deletions remove answers, which no count of labels shows."""
 
 
 @dataclass
 class JudgeReadings:
-    """Reads figures, and keeps those of all answers until an answer or a label comes."""
+    """Reads figures, and keeps those of all answers for 10 minutes, or until an answer or a label comes."""
 
-    _figures: dict[tuple[str, str], tuple[tuple[float, ...], JudgeFigures]] = field(default_factory=dict)
+    clock: Callable[[], float] = time.monotonic
+    _figures: dict[tuple[str, str], tuple[tuple[float, ...], float, JudgeFigures]] = field(default_factory=dict)
 
     async def of_all(
         self, store: Store, version: Version, options: ReportOptions, counts: tuple[float, ...]
@@ -39,17 +44,22 @@ class JudgeReadings:
             store: The store.
             version: The version.
             options: Bins and confidence level.
-            counts: Numbers of its answers and labels. While they stay, so do the figures.
+            counts: Numbers of its answers and labels.
         """
-        stamp = *counts, *await store.read_judge_stamp(*version.key)
+        of_labels = await store.read_judge_stamp(*version.key)
+        if not of_labels[0]:
+            return None
+        stamp, now = (*counts, *of_labels), self.clock()
         known = self._figures.get(version.key)
-        if known is not None and known[0] == stamp:
-            return known[1]
+        # Too many answers have no estimates that a label could change
+        fresh = known is not None and (known[0] == stamp or known[2].answers > MOST_ANSWERS)
+        if known is not None and fresh and now - known[1] < KEPT_SECONDS:
+            return known[2]
         figures = await figures_of(store, version, options)
         if figures is not None:
             if len(self._figures) >= VERSIONS:
                 self._figures.clear()
-            self._figures[version.key] = stamp, figures
+            self._figures[version.key] = stamp, now, figures
         return figures
 
 
@@ -71,22 +81,33 @@ async def figures_of(
     window = 0 if first is None else first * HOUR_MS, LATEST_MS if end is None else end * HOUR_MS
     rows = await store.read_judged(*version.key, *window, MOST_ANSWERS + 1)
     assert rows is not None
+    if len(rows) > MOST_ANSWERS:
+        return _too_many(await store.count_judged(*version.key, *window))
     return await asyncio.to_thread(_figures, rows, version, options)
 
 
-def _figures(rows: JudgedAnswers, version: Version, options: ReportOptions) -> JudgeFigures:
-    judged = int((rows.judge_N != UNKNOWN).sum())
-    none = JudgeFigures(column=COLUMN, answers=len(rows), judge_labels=judged, labels=0, reading="")
-    if len(rows) > MOST_ANSWERS:
-        none.reading = (
-            f"There are more than {MOST_ANSWERS:,} answers. Choose a shorter window (since, until), or export the"
-            f" predictions and run trueodds report --judge {COLUMN}."
-        )
+def _too_many(counts: JudgedCounts) -> JudgeFigures:
+    labels = counts.labels_with_propensity if counts.propensities else counts.labels
+    reading = (
+        f"There are more than {MOST_ANSWERS:,} answers. Choose a shorter window (since, until), or export the"
+        f" predictions and run trueodds report --judge {COLUMN}."
+    )
+    return JudgeFigures(
+        column=COLUMN, answers=counts.answers, judge_labels=counts.judge_labels, labels=labels, reading=reading
+    )
+
+
+def _figures(answers: JudgedAnswers, version: Version, options: ReportOptions) -> JudgeFigures:
+    rows = rows_of(answers, version)
+    judged, labels = int(np.isfinite(rows.judge_N).sum()), int(np.isfinite(rows.human_N).sum())
+    none = JudgeFigures(column=COLUMN, answers=len(answers), judge_labels=judged, labels=labels, reading="")
+    if not judged:
+        none.reading = "No answer of this time has a label of the judge."
         return none
     try:
         positive = version.positive_class
-        is_positive_N = None if positive is None else rows.label_N == positive.index
-        return figures_of_rows(rows_of(rows, version), COLUMN, options, version.positive, is_positive_N)
+        is_positive_N = None if positive is None else answers.label_N == positive.index
+        return figures_of_rows(rows, COLUMN, options, version.positive, is_positive_N)
     except UserError as error:
         none.reading = f"There are no estimates: {error}."
         return none
@@ -111,4 +132,5 @@ def rows_of(rows: JudgedAnswers, version: Version) -> JudgedRows:
         classes=version.classes,
         human_class_N=np.where(known_N, rows.label_N, -1),
         judge_class_N=rows.judge_N,
+        is_table=False,
     )

@@ -105,7 +105,10 @@ def _of_judges(extra: set[str]) -> str:
     """Say what to do with a judge's labels; "" if no key marks one."""
     if not extra & _OF_JUDGES:
         return ""
-    return ". Every label of /feedback counts as a human one; send a judge's labels to POST /judge-labels"
+    return (
+        ". Every label of /feedback counts as a human one; send a judge's labels to POST /judge-labels, without this"
+        " key"
+    )
 
 
 def _class_problem(value: dict[str, Any], *, is_question: bool) -> str:

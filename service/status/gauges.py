@@ -51,8 +51,9 @@ class VersionState:
     expected: tuple[ExpectedDecisions, ...] = ()
     """Expected results of alerts on the answers without a label."""
     class_shares: ClassShares | None = None
-    judge: JudgeFigures | None = None
     """Class shares of the answers under prior shift; None without reference rows."""
+    judge: JudgeFigures | None = None
+    """Estimates from human and judge's labels; None without a judge's label."""
 
     @property
     def key(self) -> list[str]:

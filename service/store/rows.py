@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -235,6 +235,18 @@ class StoredPrediction:
     confidence_source: str | None = None
     judge_label: int | None = None
     """Label of a judge, which counts nowhere as a human one."""
+
+
+class JudgedCounts(NamedTuple):
+    """Numbers of answers with labels of people and of a judge."""
+
+    answers: int = 0
+    judge_labels: int = 0
+    labels: int = 0
+    """Human labels."""
+    labels_with_propensity: int = 0
+    propensities: int = 0
+    """Answers with a propensity."""
 
 
 @dataclass(frozen=True, eq=False)

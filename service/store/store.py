@@ -22,6 +22,7 @@ from service.store.rows import (
     DeletionCounts,
     EarlierPrediction,
     HeldLabel,
+    JudgedCounts,
     Label,
     LabelBlock,
     LabelCounts,
@@ -199,7 +200,8 @@ class Store:
     read_leases = _reads_of(label_queue.leases, list[QueuedAnswer])
     read_queue_ids = _reads_of(label_queue.ids_of, set[str])
     count_judge_labels = _reads_of(judging.count, int)
-    read_judge_stamp = _reads_of(judging.stamp, lambda: (0, 0, 0))
+    count_judged = _reads_of(judging.counts, JudgedCounts)
+    read_judge_stamp = _reads_of(judging.stamp, lambda: (0,))
     read_judged = _reads_of(judging.answers, lambda: None)
 
     async def put_version(self, version: Version) -> None:

@@ -99,6 +99,7 @@ def test_groups_stay() -> None:
         ({"slope": 21.0}, "slope is 21.0; allowed is a number in"),
         ({"bias_C": [0.0, np.inf, 0.0]}, "bias_C holds inf"),
         ({"log_ratio_C": [0.0, 0.0]}, r"log_ratio_C has shape \(2,\); allowed is \(3\)"),
+        ({"bias_C": [1e308, 0, 0], "log_ratio_C": [1e308, 0, 0]}, r"bias_C \+ log_ratio_C is too large for a number"),
         ({"calibrator": "temperature"}, "calibrator is 'temperature'; allowed is a calibrator"),
         ({"calibrator": calibrators.Vector(np.ones(2), np.zeros(2))}, "bias_C has 3 classes and the calibrator 2"),
     ],
@@ -111,3 +112,15 @@ def test_refusals(change: dict[str, object], message: str) -> None:
         PriorCorrected.fit(logits(), np.zeros(300, np.intp))
     with pytest.raises(ValueError, match="a calibrator is None; allowed is a JSON object"):
         calibrators.from_json({"calibrator": "prior_corrected", "slope": 1.0, "bias_C": [0], "log_ratio_C": [0]})
+
+
+def test_nesting_in_a_file_has_a_limit() -> None:
+    made: Calibrator = Temperature(1.5)
+    for _ in range(8):
+        made = PriorCorrected(1.0, BIAS_C, RATIO_C, made)
+    assert np.array_equal(calibrators.from_json(made.to_json())(logits()), made(logits()))
+    tree = made.to_json()
+    for _ in range(3_000):
+        tree = {**made.to_json(), "inner": tree}
+    with pytest.raises(ValueError, match="3008 calibrators are around one another; allowed are 8"):
+        calibrators.from_json(tree)

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, norm, t
 
-from benchmarks.evidence.judged import event, net
+from benchmarks.evidence.judged import OF_KINDS, event, kinds, net
 from trueodds.metrics import PoweredMean, binomial_interval, judge_errors, powered_gap, powered_mean
-from trueodds.metrics.labelling.powered import _Sample
+from trueodds.metrics.labelling.powered import _Sample, degrees_of_freedom
 
 Array = npt.NDArray[np.float64]
 
@@ -55,13 +55,19 @@ def twin_variance(b: float, human: Array, judge: Array, propensity: Array, ends:
     return float(total_of_answers + cross + own * n / (n - 1))
 
 
+def twin_degrees(human: Array, propensity: Array) -> float:
+    """Satterthwaite's degrees of freedom of the weighted variance, less one for the mean."""
+    weights = [1 / p for y, p in zip(human, propensity, strict=True) if not math.isnan(y)]
+    return float(sum(w**2 for w in weights) ** 2 / sum(w**4 for w in weights) - 1)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_twin(seed: int) -> None:
     human_N, judge_N, propensity_N = drawn(seed)
     found = powered_mean(human_N, judge_N, propensity_N=propensity_N)
     parts = human_N, judge_N, propensity_N, (0.0, 1.0)
-    half = t.ppf(0.975, found.effective_n - 1) * twin_variance(found.weight, *parts) ** 0.5
-    alone = t.ppf(0.975, found.effective_n - 1) * twin_variance(0.0, *parts) ** 0.5
+    half = t.ppf(0.975, twin_degrees(human_N, propensity_N)) * twin_variance(found.weight, *parts) ** 0.5
+    alone = t.ppf(0.975, twin_degrees(human_N, propensity_N)) * twin_variance(0.0, *parts) ** 0.5
     assert found.lower > 0 and found.upper - found.lower == pytest.approx(2 * half, rel=1e-9)
     assert found.human_upper - found.human_lower == pytest.approx(2 * alone, rel=1e-9)
     assert found.saving == pytest.approx((alone / half) ** 2, rel=1e-9)
@@ -80,8 +86,35 @@ def test_twin_of_gap() -> None:
     found = powered_gap(confidence_N, human_N, judge_N, propensity_N=propensity_N)
     ends = (-confidence_N.mean(), 1 - confidence_N.mean())
     parts = human_N - confidence_N, judge_N - confidence_N, propensity_N, ends
-    half = t.ppf(0.975, found.effective_n - 1) * twin_variance(found.weight, *parts) ** 0.5
+    half = t.ppf(0.975, twin_degrees(human_N, propensity_N)) * twin_variance(found.weight, *parts) ** 0.5
     assert found.upper - found.lower == pytest.approx(2 * half, rel=1e-9)
+
+
+@pytest.mark.parametrize("place", [0, 3])
+def test_coverage_with_very_unequal_propensities(place: int) -> None:
+    """With n_eff - 1 degrees of freedom the coverage is 90% and 84%."""
+    found = kinds(*OF_KINDS[place], "worst", 300)
+    assert found.setting.covered >= 0.95 and found.setting.covered_human >= 0.95
+
+
+def test_equal_weights_have_the_degrees_of_freedom_of_students_t() -> None:
+    assert degrees_of_freedom(np.full(40, 0.3)) == pytest.approx(39)
+    assert degrees_of_freedom(np.array([1.0, *[1e-3] * 500])) == 1.0
+
+
+def test_agreement_with_very_unequal_propensities() -> None:
+    """With the number of labels less one as degrees of freedom the coverage is 82%."""
+    rng, runs, covered = np.random.default_rng(0), 300, 0
+    shares_K, propensities_K, rates_K = np.array([0.7, 0.3]), np.array([0.06, 0.004]), np.array([0.95, 0.5])
+    for _ in range(runs):
+        kind_N = rng.choice(2, 3_000, p=shares_K)
+        truth_N = rng.random(3_000) < 0.3
+        judge_N = np.where(rng.random(3_000) < rates_K[kind_N], truth_N, ~truth_N)
+        chosen_N = rng.random(3_000) < propensities_K[kind_N]
+        pairs = truth_N[chosen_N].astype(np.intp), judge_N[chosen_N].astype(np.intp)
+        found = judge_errors(*pairs, 2, propensity_L=propensities_K[kind_N][chosen_N]).agreement
+        covered += found.lower <= shares_K @ rates_K <= found.upper
+    assert covered / runs >= 0.93
 
 
 def oracle_rows() -> tuple[Array, Array]:

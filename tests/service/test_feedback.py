@@ -192,7 +192,7 @@ def test_misshapen_bodies(client: Client, body: Any) -> None:
 def test_a_judges_label_is_refused_with_its_cure(client: Client, body: dict[str, Any]) -> None:
     answer = client.post("/feedback", json=body)
     assert answer.status_code == 422
-    assert "counts as a human one; send a judge's labels to POST /judge-labels" in answer.text
+    assert "counts as a human one; send a judge's labels to POST /judge-labels, without this key" in answer.text
     lines = client.post("/feedback", content=b"id,label,judge\nx,a,m\n", headers={"content-type": "text/csv"})
     assert lines.status_code == 422
 

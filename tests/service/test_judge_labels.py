@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.labels import judge_readings
+from service.labels.judge_readings import JudgeReadings
 from tests.service.app_client import Client
 from tests.service.hooks import until
 from tests.service.test_label_queue import CLASSES, observed, post
 from trueodds import cli
 from trueodds.metrics import powered_mean
+from trueodds.reports import ReportOptions
 from trueodds.reports.schemas.judge import JudgeFigures
 
 PATH = "/judge-labels"
@@ -147,3 +150,91 @@ def test_deletion_reaches_it(client: Client) -> None:
     observed(client, count=5)
     assert client.get("/predictions/m1-0").json()["judge_label"] is None, "its judge's label is gone as well"
     assert client.get("/predictions/m1-1").json()["judge_label"] == truth["m1-1"]
+
+
+def test_kept_figures_follow_what_no_count_of_labels_shows(client: Client) -> None:
+    """A voided correction restores an earlier label: as many labels, and the last correction stays."""
+    truth = observed(client, count=60)
+    client.post(PATH, json={"labels": rows_of(truth)})
+    client.post("/feedback", json={"labels": rows_of(truth)})
+    other = {id_: next(name for name in CLASSES if name != truth[id_]) for id_ in ("m1-0", "m1-1")}
+    for id_, name in other.items():
+        sent = client.post("/feedback", json={"labels": rows_of({id_: name}, correct=True), "import_id": f"of-{id_}"})
+        assert sent.json()["corrected"] == 1
+    both = judge_gauges(client)
+    assert (
+        client.post("/admin/labels/void", json={"import_id": "of-m1-0", "who": "Ada", "why": "wrong"}).status_code
+        == 200
+    )
+    live, shown = report(client)["judge"], judge_gauges(client)
+    assert shown["judge_agreement"] == live["agreement"] != both["judge_agreement"]
+    assert shown["judge_accuracy"] == live["accuracy"]["value"]
+
+
+def test_too_many_answers_are_counted_and_not_estimated(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judge_readings, "MOST_ANSWERS", 100)
+    truth = observed(client, count=400)
+    client.post(PATH, json={"labels": rows_of({f"m1-{k}": truth[f"m1-{k}"] for k in range(390)})})
+    client.post("/feedback", json={"labels": rows_of({f"m1-{k}": truth[f"m1-{k}"] for k in range(350)})})
+    judge = report(client)["judge"]
+    assert (judge["answers"], judge["judge_labels"], judge["labels"], judge["accuracy"]) == (400, 390, 350, None)
+    assert judge["reading"].startswith("There are more than 100 answers.")
+    assert judge_gauges(client) == {"judge_labels": 390}
+
+
+def test_a_time_without_a_label_of_the_judge(client: Client) -> None:
+    """The cure for a table, another --judge, is none for a service."""
+    truth = observed(client, count=40)
+    client.post(PATH, json={"labels": rows_of(truth)})
+    judge = report(client, until="2020-01-01")["judge"]
+    assert (judge["answers"], judge["reading"]) == (0, "No answer of this time has a label of the judge.")
+
+
+def test_figures_without_estimates_count_the_human_labels(client: Client) -> None:
+    truth = observed(client, count=80)
+    some = {id_: truth[id_] for id_ in list(truth)[:40]}
+    client.post(PATH, json={"labels": rows_of(some)})
+    client.post("/feedback", json={"labels": rows_of(some)})
+    judge = report(client)["judge"]
+    assert (judge["labels"], judge["accuracy"]) == (40, None)
+    assert "the judge labelled only answers with a human label" in judge["reading"]
+
+
+def test_a_key_of_judges_is_refused_with_its_cure(client: Client) -> None:
+    observed(client, count=2)
+    for path in (PATH, "/feedback"):
+        message = client.refusal(path, {"id": "m1-0", "label": "ham", "judge": "gpt"})
+        assert (
+            "unknown key 'judge'" in message
+            and "send a judge's labels to POST /judge-labels, without this key" in message
+        )
+
+
+def test_a_human_label_without_propensity_is_left_out_in_words_of_a_service(client: Client) -> None:
+    truth = observed(client, count=300, propensity=0.5)
+    more = observed(client, count=1, seed=2)
+    client.post(PATH, json={"labels": rows_of(truth | more)})
+    client.post("/feedback", json={"labels": rows_of({id_: truth[id_] for id_ in list(truth)[:60]} | more)})
+    judge = report(client)["judge"]
+    assert judge["labels"] == 60
+    assert judge["reading"].endswith("1 human label has no propensity, so these figures leave it out.")
+
+
+def test_figures_are_read_again_after_ten_minutes(client: Client) -> None:
+    """Retention removes answers, and no count of labels shows it."""
+    truth, now = observed(client, count=40), [0.0]
+    client.post(PATH, json={"labels": rows_of(dict(list(truth.items())[:30]))})
+    client.app.state.judges = JudgeReadings(clock=lambda: now[0])
+    store, version = client.app.state.runtime.store, client.run(client.app.state.runtime.store.read_versions())
+
+    def answers() -> int:
+        (mail,) = (one for one in version if one.model == "mail")
+        figures = client.run(client.app.state.judges.of_all(store, mail, ReportOptions(), (40, 0)))
+        return int(figures.answers)
+
+    assert answers() == 40
+    client.delete("/predictions/m1-39", params={"model": "mail"})
+    now[0] = 599.0
+    assert answers() == 40, "kept"
+    now[0] = 600.0
+    assert answers() == 39

@@ -63,6 +63,8 @@ _CLASSES: tuple[type[Calibrator], ...] = (
 _BY_NAME: dict[str, type[Calibrator]] = {c.name: c for c in _CLASSES}
 _AROUND: dict[str, type[Calibrator]] = {c.name: c for c in (Rounded, PriorCorrected)}
 """Calibrators around another one, by name."""
+MOST_AROUND = 8
+"""Largest number of calibrators around one another in JSON."""
 RESERVED = (*_BY_NAME, *_AROUND, MultilabelPlatt.name, "select", "all")
 """Names that no other distribution may register: the built-in calibrators, and words with a meaning in their place."""
 
@@ -257,7 +259,8 @@ def from_json(tree: dict[str, Any]) -> Calibrator:
     Raises:
         ExtensionError: The calibrator belongs to a distribution that is not installed. The message says how to install
             it.
-        ValueError: The key `calibrator` is missing or its name unknown, or the calibrator does not have these fields.
+        ValueError: The key `calibrator` is missing or its name unknown, the calibrator does not have these fields, or
+            more than 8 calibrators are around one another.
 
     Examples:
         >>> calibrators.from_json({"calibrator": "temperature", "temperature": 2.0})([[2, 0]]).round(3)
@@ -265,6 +268,11 @@ def from_json(tree: dict[str, Any]) -> Calibrator:
     """
     if not isinstance(tree, dict):
         raise ValueError(f"a calibrator is {tree!r}; allowed is a JSON object with the key 'calibrator'")
+    inner, around = tree, 0
+    while isinstance(inner, dict) and str(inner.get("calibrator")) in _AROUND:
+        inner, around = inner.get("inner", {}), around + 1
+    if around > MOST_AROUND:
+        raise ValueError(f"{around} calibrators are around one another; allowed are {MOST_AROUND}")
     fields = dict(tree)
     name, requirement = str(fields.pop("calibrator", None)), fields.pop("distribution", None)
     if name == MultilabelPlatt.name:

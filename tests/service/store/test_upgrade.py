@@ -367,3 +367,19 @@ async def test_stores_open_after_an_upgrade_as_new_ones(address: str) -> None:
     store = await open_store(address)
     await main(store)
     await store.close()
+
+
+async def test_the_stamp_of_a_judge_does_not_depend_on_agreeing_clocks(address: str) -> None:
+    """A process whose clock is behind replaces a label of a judge; the kept figures must be read again."""
+    async with opened(address) as store, opened(address) as late:
+        await store.put_version(version())
+        answers = batch(9)
+        await store.put_predictions(answers)
+        assert await store.read_judge_stamp("m", "v1") == (0,)
+        await store.put_judge_labels([Label(id_, 1) for id_ in answers.ids])
+        before = await store.read_judge_stamp("m", "v1")
+        late._clock = lambda: older.START
+        assert (await late.put_judge_labels([Label(answers.ids[0], 0)]))["replaced"] == 1
+        assert await store.read_judge_stamp("m", "v1") != before
+        counts = await store.count_judged("m", "v1", 0, 2**47)
+        assert counts == (9, 9, 0, 0, 5), "five answers have a propensity"

@@ -56,6 +56,9 @@ class PriorCorrected(Calibrator):
         object.__setattr__(self, "bias_C", frozen_array(self.bias_C, "bias_C", (None,)))
         classes = len(self.bias_C)
         object.__setattr__(self, "log_ratio_C", frozen_array(self.log_ratio_C, "log_ratio_C", (classes,)))
+        with np.errstate(over="ignore"):
+            if not np.isfinite(self.shift_C).all():
+                raise ValueError("bias_C + log_ratio_C is too large for a number; give logarithms of ratios of shares")
         if not isinstance(self.calibrator, Calibrator):
             raise ValueError(f"calibrator is {self.calibrator!r:.80}; allowed is a calibrator")
         if self.calibrator.classes not in (None, classes):

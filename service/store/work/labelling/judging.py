@@ -8,7 +8,7 @@ import numpy as np
 
 from service.errors import MOST_LISTED, Refusal
 from service.store.label_rules import LabelCandidate, class_message, names_of
-from service.store.rows import UNKNOWN, JudgedAnswers, Label, decoding, storable
+from service.store.rows import UNKNOWN, JudgedAnswers, JudgedCounts, Label, decoding, storable
 from service.store.work.labels import candidates_of
 from service.store.work.statements import ExecuteMany, Query, Work
 from service.store.work.versions import VersionCache
@@ -17,14 +17,23 @@ from trueodds.texts import short
 
 JudgeOutcome = Literal["stored", "already_known", "replaced"]
 _WINDOW = "p.version = $1 AND p.created_ms >= $2 AND p.created_ms < $3"
-ANSWERS = (
-    "SELECT p.confidence, p.predicted, coalesce(CASE WHEN l.assumed IS NULL OR l.corrected_ms IS NOT NULL THEN l.label"
-    f" END, {UNKNOWN}), coalesce(j.label, {UNKNOWN}), p.propensity FROM predictions p"
-    " LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"
+_HUMAN = "CASE WHEN l.assumed IS NULL OR l.corrected_ms IS NOT NULL THEN l.label END"
+"""Human label in SQL. An assumed label is none."""
+_OF_WINDOW = (
+    " FROM predictions p LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"
     " LEFT JOIN judge_labels j ON j.prediction = p.id AND j.version = p.version"
     f" WHERE {_WINDOW} AND NOT EXISTS (SELECT 1 FROM maturing w WHERE w.version = p.version AND w.prediction = p.id)"
-    " LIMIT $4"
 )
+ANSWERS = (
+    f"SELECT p.confidence, p.predicted, coalesce({_HUMAN}, {UNKNOWN}), coalesce(j.label, {UNKNOWN}), p.propensity"
+    f"{_OF_WINDOW} LIMIT $4"
+)
+_COUNTS = (
+    f"SELECT count(*), count(j.label), count({_HUMAN}), count(CASE WHEN p.propensity IS NOT NULL THEN {_HUMAN} END),"
+    f" count(p.propensity){_OF_WINDOW}"
+)
+_BITS = 2**32
+"""Times are summed modulo this, because SQLite's sums of whole numbers stop at 2^63."""
 
 
 class JudgePlan(NamedTuple):
@@ -45,7 +54,11 @@ def put(labels: list[Label], cache: VersionCache, at_ms: int, *, each: bool) -> 
     """
     ids = list(dict.fromkeys(label.id for label in labels if storable(label.id)))
     candidates, cache = yield from candidates_of(ids, cache)
-    rows = yield Query("SELECT version, prediction, label FROM judge_labels WHERE prediction = ANY($1)", (ids,))
+    of_versions = sorted({candidate.version for same_id in candidates.values() for candidate in same_id})
+    rows = yield Query(  # versions come first in the key of the table
+        "SELECT version, prediction, label FROM judge_labels WHERE version = ANY($1) AND prediction = ANY($2)",
+        (of_versions, ids),
+    )
     known = {(version, id_): label for version, id_, label in rows}
     plan = JudgePlan([], {})
     for row, label in enumerate(labels):
@@ -101,16 +114,30 @@ def count(version: int) -> Work[int]:
     return int(rows[0][0])
 
 
-def stamp(version: int) -> Work[tuple[int, int, int]]:
-    """Return numbers that change with every label of a judge, and with every label that is corrected or voided."""
+def stamp(version: int) -> Work[tuple[int, ...]]:
+    """Return numbers that change with every label of a judge, and with every label that is corrected or voided.
+
+    They do not depend on clocks that agree: several processes may write. All are 0 without a judge's label.
+    """
+    given = f"coalesce(sum(given_ms % {_BITS}), 0)"
+    ((count, *judge),) = yield Query(
+        f"SELECT count(*), coalesce(sum(label), 0), {given} FROM judge_labels WHERE version = $1", (version,)
+    )
+    if not count:
+        return (0,)
+    corrected = f"coalesce(sum(corrected_ms % {_BITS}), 0)"
     rows = yield Query(
-        "SELECT (SELECT count(*) FROM judge_labels WHERE version = $1), (SELECT coalesce(max(given_ms), 0)"
-        " FROM judge_labels WHERE version = $1), (SELECT coalesce(max(corrected_ms), 0) FROM labels"
-        " WHERE version = $1 AND corrected_ms IS NOT NULL)",
+        f"SELECT count(*), coalesce(sum(label), 0), {corrected}, coalesce(max(sequence), 0) FROM labels"
+        " WHERE version = $1",
         (version,),
     )
-    ((count, given_ms, corrected_ms),) = rows
-    return int(count), int(given_ms), int(corrected_ms)
+    return tuple(int(one) for one in (count, *judge, *rows[0]))
+
+
+def counts(version: int, first_ms: int, end_ms: int) -> Work[JudgedCounts]:
+    """Count the answers of `answers` with their labels."""
+    rows = yield Query(_COUNTS, (version, first_ms, end_ms))
+    return JudgedCounts(*(int(one) for one in rows[0]))
 
 
 def answers(version: int, first_ms: int, end_ms: int, limit: int) -> Work[JudgedAnswers]:
