@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from filelock import FileLock
 from jinja2 import Environment, StrictUndefined
 
 from pipeline.studies import baseline_comparison, drawing, measuring, setting_choice
@@ -49,9 +50,11 @@ def report(study: Study, outcome: StudyOutcome, out: Path) -> str:
         return f"{study.title}: no run is finished"
     under_shift = measuring.shifted_rows_of(outcome.places, study.calibrators)
     found = findings(study, outcome, table, under_shift)
-    written = [*measuring.write(out, table), *measuring.write_shift(out, under_shift)]
-    figures = drawing.draw(study, outcome.places, table, under_shift, out)
-    written += [*figures, _write_page(out / PAGE, study, found, figures)]
+    out.mkdir(parents=True, exist_ok=True)
+    with FileLock(out / ".lock"):  # two workers may end the same study at the same time
+        written = [*measuring.write(out, table), *measuring.write_shift(out, under_shift)]
+        figures = drawing.draw(study, outcome.places, table, under_shift, out)
+        written += [*figures, _write_page(out / PAGE, study, found, figures)]
     words = [
         *found["notes"],
         *([found["origins"]] if found["origins"] else []),

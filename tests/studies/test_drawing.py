@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -101,6 +103,28 @@ def test_the_page_holds_all_that_a_study_found(tmp_path: Path) -> None:
     again = {name: (tmp_path / "out" / name).read_bytes() for name in names if name.endswith("svg")}
     reporting.report(study, StudyOutcome(tuple(of), (), ()), tmp_path / "out")
     assert all((tmp_path / "out" / name).read_bytes() == data for name, data in again.items())
+
+
+def test_two_workers_write_one_report_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both would write study.parquet.part: the second found it renamed by the first."""
+    inside, most, write = list[int](), list[int](), measuring.write
+
+    def counted(*arguments: Any) -> list[Path]:
+        inside.append(0)
+        for _ in range(10):
+            time.sleep(0.1)  # until the other one comes here
+            if len(inside) > 1:
+                break
+        most.append(len(inside))
+        inside.pop()
+        return write(*arguments)
+
+    monkeypatch.setattr(measuring, "write", counted)
+    study = parse(STUDY)
+    outcome = StudyOutcome(tuple(done(tmp_path, study)), (), ())
+    with ThreadPoolExecutor(2) as threads:
+        said = list(threads.map(lambda _: reporting.report(study, outcome, tmp_path / "out"), range(2)))
+    assert most == [1, 1] and said[0] == said[1]
 
 
 def test_a_study_without_runs_writes_nothing(tmp_path: Path) -> None:
