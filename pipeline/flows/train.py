@@ -218,14 +218,18 @@ def _run_graph(place: workspace.Workspace, sharing: bool) -> None:
 
 def was_cancelled(run: str) -> bool:
     """Return whether the run is cancelled or being cancelled; False if the server does not answer."""
-    found = _read_run(run)
-    return found is not None and found.state is not None and (found.state.is_cancelled() or found.state.is_cancelling())
+    flow_run = _read_run(run)
+    return (
+        flow_run is not None
+        and flow_run.state is not None
+        and (flow_run.state.is_cancelled() or flow_run.state.is_cancelling())
+    )
 
 
 def creation_time(run: str) -> datetime | None:
     """Return when the run was requested; None if the server does not answer."""
-    found = _read_run(run)
-    return None if found is None else found.created
+    flow_run = _read_run(run)
+    return None if flow_run is None else flow_run.created
 
 
 def _read_run(run: str) -> FlowRun | None:

@@ -48,7 +48,7 @@ def standing(models: PublishedModels, name: str, slot: Slot, client: Client | No
 
 def standings(models: PublishedModels, name: str, client: Client | None) -> list[Standing]:
     """List the versions under judgement beside a model's served version. Raises like `standing`."""
-    return [found for slot in SLOTS if (found := standing(models, name, slot, client))]
+    return [one for slot in SLOTS if (one := standing(models, name, slot, client))]
 
 
 def waiting_text(models: PublishedModels, name: str) -> str:
@@ -69,11 +69,11 @@ def slot_texts(models: PublishedModels, client: Client | None) -> list[str]:
 
 def displaced_text(models: PublishedModels, name: str, slot: Slot, version: str | None, client: Client) -> str:
     """Return the evidence that ends when `version`, or none, takes a slot, as a text; "" if none ends."""
-    found = standing(models, name, slot, client) if name in models.names() else None
-    if found is None or found.version == version:
+    judged = standing(models, name, slot, client) if name in models.names() else None
+    if judged is None or judged.version == version:
         return ""
     verb = "ends the evidence about" if version is None else "displaces"
-    return f"{verb} {found.version}: {found.evidence}"
+    return f"{verb} {judged.version}: {judged.evidence}"
 
 
 def publication_text(
@@ -93,10 +93,10 @@ def promotion_text(models: PublishedModels, name: str, version: str | None, clie
     `version` is None if it is not known yet and not under judgement.
     """
     return "; ".join(
-        f"on the evidence: {found.evidence}"
-        if found.version == version
-        else f"ends the evidence about {found.version}: {found.evidence}"
-        for found in standings(models, name, client)
+        f"on the evidence: {judged.evidence}"
+        if judged.version == version
+        else f"ends the evidence about {judged.version}: {judged.evidence}"
+        for judged in standings(models, name, client)
     )
 
 

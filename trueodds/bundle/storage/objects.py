@@ -132,8 +132,8 @@ class Objects:
         """List every object under the URL. One request covers 1,000 of them."""
         files, path = self._file_system
         with self._asking():
-            found = files.find(path, detail=True)
-        return {name[len(path) + 1 :]: _entry(info) for name, info in found.items() if name.startswith(f"{path}/")}
+            objects = files.find(path, detail=True)
+        return {name[len(path) + 1 :]: _entry(info) for name, info in objects.items() if name.startswith(f"{path}/")}
 
     def match(self) -> dict[str, Entry]:
         """List the objects that the URL names, such as a pattern `s3://bucket/answers/*.parquet`, by their URLs."""
@@ -143,15 +143,15 @@ class Objects:
         files, path = self._file_system
         with self._asking():
             if glob.has_magic(path):
-                found = files.glob(path, detail=True)
+                objects = files.glob(path, detail=True)
             else:
                 try:
-                    found = {path: files.info(path)}
+                    objects = {path: files.info(path)}
                 except FileNotFoundError as error:
                     if _code(error) == "NoSuchBucket":
                         raise
-                    found = {}
-        return {name: info for name, info in found.items() if info.get("type") == "file"}
+                    objects = {}
+        return {name: info for name, info in objects.items() if info.get("type") == "file"}
 
     def reader(self, files: Any = None) -> Any:
         """Return a file system of fsspec that reads parts of the objects that the URL names.

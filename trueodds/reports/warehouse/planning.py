@@ -188,10 +188,10 @@ def _unit(source: TableSource, moment: TimeColumn, trend: TrendUnit | None) -> U
     periods = {unit: period_of(source.table, moment, unit) for unit in ("minute", "hour", "day")}
     keyed = source.table.select(**periods)
     wanted = {unit: keyed[unit].nunique() for unit in periods}
-    found = source.run(keyed.aggregate(**wanted, first=keyed.minute.min(), last=keyed.minute.max()))
-    if found["last"][0] - found["first"][0] < MOST_MINUTES and found["minute"][0] <= MOST_MINUTES:
+    counts = source.run(keyed.aggregate(**wanted, first=keyed.minute.min(), last=keyed.minute.max()))
+    if counts["last"][0] - counts["first"][0] < MOST_MINUTES and counts["minute"][0] <= MOST_MINUTES:
         return "minute"
-    return next((unit for unit in UNITS[1:3] if found[unit][0] <= MAX_POINTS), "month")
+    return next((unit for unit in UNITS[1:3] if counts[unit][0] <= MAX_POINTS), "month")
 
 
 def _values(source: TableSource, name: str) -> list[Any]:
@@ -275,9 +275,9 @@ def _of_classes(
         rows = rows_of(source.table, plan, quick=has_many)
         rows = rows.filter(rows.problem == 0) if has_many else rows
         pairs = rows.filter(rows.label_code >= 0).group_by("class_code", "label_code")
-        found = source.run(pairs.aggregate(count=ibis._.count()))
+        cells = source.run(pairs.aggregate(count=ibis._.count()))
         counts_CC = np.zeros((len(classes), len(classes)), np.int64)
-        counts_CC[found["class_code"], found["label_code"]] = found["count"]
+        counts_CC[cells["class_code"], cells["label_code"]] = cells["count"]
         check_order_of_counts(source.name, counts_CC, classes)
     return plan
 
@@ -397,13 +397,13 @@ def _shown_resolution(source: TableSource, plan: ReadingPlan) -> Resolution:
             "narrow": size <= number(MOST_ROUNDING + step / 2),
         }
         wanted |= {f"{name}{place}": test.ifelse(1, 0).sum() for name, test in conditions.items()}
-    found = {name: values[0] for name, values in source.run(rows.aggregate(**wanted)).items()}
-    n = found["rows"]
+    sums = {name: values[0] for name, values in source.run(rows.aggregate(**wanted)).items()}
+    n = sums["rows"]
     for place, step in enumerate(steps):
-        off = n - found[f"near{place}"]
-        if found[f"on{place}"] < n or not off or found[f"explained{place}"] < n:
+        off = n - sums[f"near{place}"]
+        if sums[f"on{place}"] < n or not off or sums[f"explained{place}"] < n:
             continue
-        if (n - found[f"narrow{place}"]) / n > 1 / 4:
+        if (n - sums[f"narrow{place}"]) / n > 1 / 4:
             continue
         if step > COARSEST_WITH_NLL and (n < _EVIDENCE_ROWS or off / n > 2 / 3):
             continue
