@@ -6,7 +6,6 @@ import argparse
 import json
 import platform
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from pipeline.studies.machine import processor
+from pipeline.studies.machine import commit_of, processor
 from trueodds.cli.arguments import whole_number
 
 RESULTS = Path(__file__).parent / "results"
@@ -62,8 +61,8 @@ def installed(name: str) -> str | None:
 
 def commit() -> str:
     """Return the commit of the checkout, with a mark if files differ from it."""
-    done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
+    name, changed = commit_of(Path.cwd())
+    return "unknown" if name is None else name[:9] + "-dirty" * changed
 
 
 def write(path: Path, result: dict[str, Any]) -> None:

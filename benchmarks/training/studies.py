@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -30,13 +31,13 @@ from typing import Any
 from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.training import noisy_digits, paper_claims, subset
 from benchmarks.training.paper_claims import CLAIMS, Claim
+from pipeline.studies import direct, kept_runs, measuring, reporting, running, runs, setting_choice
 from pipeline.studies import format as study_format
-from pipeline.studies import kept_runs, measuring, reporting, running, runs, setting_choice
 from pipeline.studies.command import plan_words
 from pipeline.studies.format import CALIBRATOR, Study, StudyError
 from pipeline.studies.kept_runs import KeptRuns
 from pipeline.studies.measuring import SEED, Row
-from pipeline.studies.running import StudyOutcome
+from pipeline.studies.running import RunAll, StudyOutcome
 from pipeline.studies.runs import Place
 from pipeline.training.files import EPOCHS
 from trueodds.files import read_json
@@ -73,15 +74,14 @@ def _nothing(_home: Path, _places: Sequence[Place]) -> dict[str, str]:
     return {}
 
 
-def outcome_of(study: Study, kept: KeptRuns, *, run: bool) -> StudyOutcome | None:
-    """Carry out a study, or return its finished runs; None if none is finished or its tuning is not."""
+def outcome_of(study: Study, kept: KeptRuns, run: RunAll | None) -> StudyOutcome | None:
+    """Carry out a study. With `_nothing`, return its finished runs; None if none is finished or its tuning is not."""
     try:
         done = running.carry_out(
-            study, Path("params.yaml"), Path.cwd(), lambda line: print(line, flush=True),
-            None if run else _nothing, kept,
+            study, Path("params.yaml"), Path.cwd(), lambda line: print(line, flush=True), run, kept,
         )  # fmt: skip
     except StudyError:
-        if run:
+        if run is not _nothing:
             raise
         return None
     return done if any(place.is_done for place in done.places) else None
@@ -198,6 +198,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="file of the result, with --only (default: the committed file)")
     parser.add_argument("--table", action="store_true", help="run nothing; store what is finished")
     parser.add_argument("--dry-run", action="store_true", help="print the runs, and how long they will take")
+    parser.add_argument("--without-dvc", action="store_true", help="train each net in this process (for a GPU)")
+    parser.add_argument("--runs-only", action="store_true", help="carry out and keep the runs; store no table")
     parser.add_argument("--code", action="append", default=[], metavar="COMMIT", help="also take its kept runs")
     options = parser.parse_args()
     kept = kept_runs.of_arguments(KEPT, options.code)
@@ -216,30 +218,40 @@ def main() -> None:
     print(f"together: {plan_words(running.estimate(home, list(every.values())))}", flush=True)
     if options.dry_run:
         return
+    run: RunAll | None = None
+    if options.table:
+        run = _nothing
+    elif options.without_dvc:
+        run = partial(running.run_all, make=direct.run_here, kept_runs=kept)
+    if options.runs_only:
+        for name in names:
+            study = study_format.read(str(FILES / f"{name}.yaml"))
+            running.carry_out(study, params, home, lambda line: print(line, flush=True), run, kept).check()
+        return
     for result in dict.fromkeys(RESULT_OF.get(name, RESULT) for name in names):
         store(
             [name for name in names if RESULT_OF.get(name, RESULT) == result],
             options.out or result,
             kept,
-            options.table,
+            run,
         )
 
 
-def store(names: Sequence[str], out: Path, kept: KeptRuns, table_only: bool) -> None:
+def store(names: Sequence[str], out: Path, kept: KeptRuns, run: RunAll | None) -> None:
     """Carry out studies that share a result, and store it after each one.
 
     Args:
         names: The studies.
         out: File of the result.
         kept: The kept runs.
-        table_only: Whether nothing is run.
+        run: Carries out the runs. None: one after another, by DVC's graph.
     """
     earlier: dict[str, Any] = read_json(out) if out.is_file() else {"studies": {}}
     studies: dict[str, Any] = earlier["studies"]
     beside = {key: earlier.get(key, []) for key in ("claims", "methods")} | {"survey": earlier.get("survey")}
     for name in names:
         study = study_format.read(str(FILES / f"{name}.yaml"))
-        done = outcome_of(study, kept, run=not table_only)
+        done = outcome_of(study, kept, run)
         finished = sum(place.is_done for place in done.places) if done else 0
         if name in studies and finished < studies[name]["finished"]:
             print(f"{name}: {finished} of the {studies[name]['finished']} runs of the earlier result; that one stays")

@@ -31,7 +31,7 @@ from trueodds.dialect import difference
 from trueodds.files import read_json, write_json, write_text
 
 KEEP_DAYS = 14
-_FOLDERS = {"TRUEODDS_DOWNLOADS": "downloads", "TRUEODDS_WEIGHTS": "weights", "TRUEODDS_DATA": ""}
+FOLDERS = {"TRUEODDS_DOWNLOADS": "downloads", "TRUEODDS_WEIGHTS": "weights", "TRUEODDS_DATA": ""}
 """Variables that hold folders, possibly relative to the checkout, and their defaults."""
 LOCK_SECONDS = 30.0  # a dying process holds its lock for a moment
 
@@ -50,7 +50,7 @@ class Workspace:
 
     def environment(self) -> dict[str, str]:
         """Return the environment of the run's processes: this Python, the caller's data and downloads, no buffering."""
-        named = {name: os.environ.get(name) or default for name, default in _FOLDERS.items()}
+        named = {name: os.environ.get(name) or default for name, default in FOLDERS.items()}
         return {
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",

@@ -9,6 +9,7 @@ done.
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,10 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument(
         "--code", action="append", default=[], metavar="COMMIT", help="also take kept runs of this commit's code, if "
         "settings and data are equal; may be repeated; the report names their commits",
+    )  # fmt: skip
+    parser.add_argument(
+        "--without-dvc", action="store_true", help="train each net in this process: faster for small nets on a GPU, "
+        "and needs neither DVC nor git; `dvc exp show` then lists no run",
     )  # fmt: skip
     parser.add_argument("--theory", action="store_true", help="test the papers' claims numerically; takes seconds")
     parser.add_argument("--params", type=Path, default=PARAMS, metavar="FILE", help=f"parameters (default: {PARAMS})")
@@ -78,9 +83,11 @@ def run(arguments: argparse.Namespace) -> int:
         if len(places) > SHOWN:
             print(f"  and {len(places) - SHOWN:,} more")
         return 0
-    from pipeline.studies import reporting
+    from pipeline.studies import direct, reporting
 
-    done = running.carry_out(study, arguments.params, home, lambda line: print(line, flush=True), kept_runs=kept)
+    make = direct.run_here if arguments.without_dvc else running.run_one
+    run_all = partial(running.run_all, make=make, kept_runs=kept)
+    done = running.carry_out(study, arguments.params, home, lambda line: print(line, flush=True), run_all, kept)
     out = arguments.out / Path(arguments.study).with_suffix("").name
     print(reporting.report(study, done, out))
     done.check()

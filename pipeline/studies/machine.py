@@ -1,14 +1,24 @@
-"""The machine of a run: its processor, and the versions of the libraries that compute."""
+"""The machine of a run: its processor or GPU, the versions of the libraries that compute, and the code's commit."""
 
 from __future__ import annotations
 
+import os
 import platform
+import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
+COMMIT = "TRUEODDS_COMMIT"
+"""Environment variable with the commit of code that lies in no git checkout, such as an unpacked archive."""
 
-def processor() -> str:
-    """Return the CPU's model name from the kernel."""
+
+def processor(device: str = "cpu") -> str:
+    """Return the name of what computes: the GPU if there is one and `device` may use it, else the CPU's model name."""
+    if device != "cpu":
+        import torch
+
+        if torch.cuda.is_available():
+            return str(torch.cuda.get_device_name())
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -17,6 +27,22 @@ def processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def machine() -> dict[str, str]:
-    """Return the processor and the versions. Another one of either may round sums differently."""
-    return {"processor": processor(), "python": platform.python_version(), "torch": version("torch")}
+def machine(device: str = "cpu") -> dict[str, str]:
+    """Return the processor of a net on `device`, and the versions. Another one of either may round sums differently."""
+    return {"processor": processor(device), "python": platform.python_version(), "torch": version("torch")}
+
+
+def commit_of(home: Path) -> tuple[str | None, bool]:
+    """Return the commit of the code in a folder, and whether files differ from it.
+
+    Without git the commit is that of the variable COMMIT, or None.
+    """
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(home), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    except FileNotFoundError:
+        return os.environ.get(COMMIT), False
+    name, _, dirty = done.stdout.strip().partition("-")
+    return (name, bool(dirty)) if name else (os.environ.get(COMMIT), False)

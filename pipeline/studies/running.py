@@ -155,10 +155,11 @@ def carry_out(
 def estimate(home: Path, of: Sequence[Place]) -> Estimate:
     """Estimate how long the missing runs will take, from the work and times of the runs finished here.
 
-    Kept runs of another processor do not count.
+    Kept runs of another processor or GPU do not count.
     """
+    here = {processor(), processor("auto")}
     records = [read_json(path) for path in sorted(folder_of(home).glob(f"*/{RUN}"))]
-    records = [one for one in records if KEY not in one or (one.get("machine") or {}).get("processor") == processor()]
+    records = [one for one in records if KEY not in one or (one.get("machine") or {}).get("processor") in here]
     left = [place.run.params for place in of if not place.is_done]
     seconds = [duration.seconds_of(params, records) for params in left]
     known = [value for value in seconds if value is not None]
@@ -240,7 +241,7 @@ def run_one(home: Path, place: Place, say: Say | None = None) -> None:
     log = place.folder.with_suffix(".log")
     log.parent.mkdir(parents=True, exist_ok=True)
     attempts = duration.Attempts(place.folder.with_suffix(".attempts.json"), log)
-    with _count_time(attempts), log.open("a", encoding="utf-8") as file:
+    with count_time(attempts), log.open("a", encoding="utf-8") as file:
 
         def line(words: str) -> None:
             with naming(log):
@@ -259,22 +260,38 @@ def run_one(home: Path, place: Place, say: Say | None = None) -> None:
                 raise RunError(f"{place.run.name}: dvc repro ended with exit status {status}\n{_last_lines(log)}")
             trained = TRAINED in log.read_text(encoding="utf-8", errors="replace")
             card = read_json(work.folder / stages.DATA / "card.json")
-            record = {
-                "seconds": round(attempts.seconds(), 1) if trained else None,
-                "commit": work.commit,
-                UNCOMMITTED: work.commit is not None and bool(git(work.folder, *CHANGED)),
-                "machine": machine(),
-                "work": duration.to_record(place.run.params, card),
-            }
-            _keep(work.folder, place, record, log)
+            changed = work.commit is not None and bool(git(work.folder, *CHANGED))
+            record = record_of(place, attempts.seconds() if trained else None, card, work.commit, changed)
+            keep_files(work.folder, place, record, log)
             place.folder.with_suffix(".attempts.json").unlink()
             if work.commit is not None and served:  # DVC can only save a run that has all outputs of the graph
                 work.save_experiment(f"study-{place.key}")
             work.remove()
 
 
+def record_of(
+    place: Place, seconds: float | None, card: dict[str, Any], commit: str | None, uncommitted: bool
+) -> dict[str, Any]:
+    """Return the record of a run that was made on this machine, as `Place.record` reads it.
+
+    Args:
+        place: The run.
+        seconds: Seconds of all attempts; None if the net was not trained.
+        card: The card of its data set.
+        commit: Commit of the code, if it is known.
+        uncommitted: Whether source files differ from the commit.
+    """
+    return {
+        "seconds": None if seconds is None else round(seconds, 1),
+        "commit": commit,
+        UNCOMMITTED: uncommitted,
+        "machine": machine(place.run.params.training.device),
+        "work": duration.to_record(place.run.params, card),
+    }
+
+
 @contextmanager
-def _count_time(attempts: duration.Attempts) -> Iterator[None]:
+def count_time(attempts: duration.Attempts) -> Iterator[None]:
     """Record the time of an attempt that fails or is stopped."""
     try:
         yield
@@ -283,7 +300,7 @@ def _count_time(attempts: duration.Attempts) -> Iterator[None]:
         raise
 
 
-def _keep(work: Path, place: Place, record: dict[str, Any], log: Path) -> None:
+def keep_files(work: Path, place: Place, record: dict[str, Any], log: Path) -> None:
     """Store the logits and the files that belong to them, all or none."""
     settings = {"name": place.run.name, "settings": place.run.params.model_dump(mode="json")}
     parent = place.folder.parent
