@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 COMMIT = "TRUEODDS_COMMIT"
-"""Environment variable with the commit of code that lies in no git checkout, such as an unpacked archive."""
+"""Environment variable with the commit of the code, for code outside its checkout, such as an unpacked archive."""
 
 
 def processor(device: str = "cpu") -> str:
@@ -35,14 +35,16 @@ def machine(device: str = "cpu") -> dict[str, str]:
 def commit_of(home: Path) -> tuple[str | None, bool]:
     """Return the commit of the code in a folder, and whether files differ from it.
 
-    Without git the commit is that of the variable COMMIT, or None.
+    The variable COMMIT comes first. Without it and without git, the commit is None.
     """
+    if named := os.environ.get(COMMIT):
+        return named, False
     try:
         done = subprocess.run(
             ["git", "-C", str(home), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
     except FileNotFoundError:
-        return os.environ.get(COMMIT), False
+        return None, False
     name, _, dirty = done.stdout.strip().partition("-")
-    return (name, bool(dirty)) if name else (os.environ.get(COMMIT), False)
+    return name or None, bool(dirty)

@@ -60,7 +60,8 @@ class GammaNet(MetaPart):
         """Count the rows of a meta step, and those of them at the cap."""
         with torch.no_grad():
             gamma_N = self.gamma(features_ND)
-        self.capped += torch.stack([(gamma_N >= self.cap).sum(), torch.as_tensor(len(gamma_N))])
+        self.capped[0] += (gamma_N >= self.cap).sum()
+        self.capped[1] += len(gamma_N)
 
     def to_json(self) -> dict[str, float]:
         """Return share_at_cap: the share at the cap of all rows that meta steps used."""
