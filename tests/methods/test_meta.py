@@ -141,6 +141,14 @@ def test_gamma_net_is_the_papers_formula_row_by_row() -> None:
     assert part.to_json() == {"share_at_cap": pytest.approx(values.count(1.5) / 7)}
 
 
+def test_gamma_net_counts_on_the_device_of_its_net() -> None:
+    """The meta device stands for a GPU: it also refuses to be mixed with tensors of the CPU."""
+    method, net = made("flg")
+    part = learner(method).part.to("meta")
+    part.count(torch.empty(7, net.head.in_features, dtype=torch.float64, device="meta"))
+    assert part.capped.is_meta
+
+
 def test_forms_that_make_gamma_positive() -> None:
     raw = torch.tensor([-2.0, 0.0, 0.5, 3.0], dtype=torch.float64)
     values = {name: form(raw) for name, (form, _) in POSITIVE.items()}
