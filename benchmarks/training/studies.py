@@ -51,7 +51,8 @@ NOISY = "noisy-digits"
 RESULT_OF = {NOISY: RESULTS / "noisy_digits.json"}
 """Result of a study on other data than RESULT's."""
 ORDER = (
-    "overfit", "noisy-digits", "gamma-net", "bsce-gra", "focal", "nets", "survey", "newsgroups", "soft-calibration",
+    "overfit", "noisy-digits", "gamma-net", "gamma-net-cifar100", "bsce-gra", "focal", "nets", "survey", "newsgroups",
+    "soft-calibration",
 )  # fmt: skip
 MAIN = ("overfit", NOISY)
 """Studies of the claims and of the figures, one for each result."""
@@ -69,19 +70,19 @@ def _places(study: Study, home: Path, params: Path, kept: KeptRuns) -> dict[str,
     return {place.key: place for place in kept.places(home, both)}
 
 
-def _nothing(_home: Path, _places: Sequence[Place]) -> dict[str, str]:
+def run_nothing(_home: Path, _places: Sequence[Place]) -> dict[str, str]:
     """Stand in for running: only finished runs count."""
     return {}
 
 
 def outcome_of(study: Study, kept: KeptRuns, run: RunAll | None) -> StudyOutcome | None:
-    """Carry out a study. With `_nothing`, return its finished runs; None if none is finished or its tuning is not."""
+    """Carry out a study. With `run_nothing`, return its finished runs; None without runs or a whole tuning."""
     try:
         done = running.carry_out(
             study, Path("params.yaml"), Path.cwd(), lambda line: print(line, flush=True), run, kept,
         )  # fmt: skip
     except StudyError:
-        if run is not _nothing:
+        if run is not run_nothing:
             raise
         return None
     return done if any(place.is_done for place in done.places) else None
@@ -161,7 +162,8 @@ def markdown(result: dict[str, Any]) -> str:
         lines += [*reporting.markdown(one["cells"]), ""]
         # What would have been detected stands in the study's own report: its sentence lists every measure.
         lines += [*(f"{sentence.rstrip('.')}." for sentence in one["summary"].split(". ")[:1] if sentence), ""]
-        lines += [f"- {line}" for line in [*one["tuning"], *one["choices"]]]
+        # The table above has the test results of a chosen setting, which follow in an indented line.
+        lines += [f"- {line}" for line in [*one["tuning"], *one["choices"]] if not line.startswith(" ")]
         lines += ["", "Differs from the paper:", "", *(f"- {line}" for line in one["differs"]), ""]
     if "overfit" in result["studies"]:
         lines += _not_run([name for name in ORDER if name not in (*result["studies"], *RESULT_OF)])
@@ -220,7 +222,7 @@ def main() -> None:
         return
     run: RunAll | None = None
     if options.table:
-        run = _nothing
+        run = run_nothing
     elif options.without_dvc:
         run = partial(running.run_all, make=direct.run_here, kept_runs=kept)
     if options.runs_only:

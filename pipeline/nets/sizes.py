@@ -76,9 +76,12 @@ def rows_a_second(shape: Shape, *, batch_size: int = 32, repeats: int = 3) -> fl
 
 def device_name(name: str) -> str:
     """Return the name of the hardware behind `training.device` on this machine, such as NVIDIA H100."""
-    if name != "cpu" and torch.cuda.is_available():
-        return str(torch.cuda.get_device_name())
-    return f"{platform.machine()} CPU, {os.cpu_count()} cores"
+    return gpu_name(name) or f"{platform.machine()} CPU, {os.cpu_count()} cores"
+
+
+def gpu_name(name: str) -> str | None:
+    """Return the name of the GPU behind `training.device` on this machine; None if nets are trained on the CPU."""
+    return str(torch.cuda.get_device_name()) if name != "cpu" and torch.cuda.is_available() else None
 
 
 def _net(shape: Shape, inside: int) -> Net:

@@ -45,7 +45,7 @@ def run_here(home: Path, place: Place) -> None:
     params = place.run.params
     if moved := take_data(home, work, params.data.path):
         params = params.model_copy(update={"data": params.data.model_copy(update=moved)})
-    with running.count_time(attempts), _logged(log), _settled(home), chdir(work):
+    with running.count_time(attempts), _log_to(log), _absolute_folders(home), chdir(work):
         stages.fetch(params)
         stages.train(params)
         if params.evaluation.shift:
@@ -57,7 +57,7 @@ def run_here(home: Path, place: Place) -> None:
 
 
 @contextmanager
-def _logged(path: Path) -> Iterator[None]:
+def _log_to(path: Path) -> Iterator[None]:
     """Append the messages of `pipeline` to a file inside the block."""
     logger = logging.getLogger("pipeline")
     handler = logging.FileHandler(path, encoding="utf-8")
@@ -70,7 +70,7 @@ def _logged(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _settled(home: Path) -> Iterator[None]:
+def _absolute_folders(home: Path) -> Iterator[None]:
     """Make the folders that variables name, and their defaults, absolute inside the block."""
     before = {name: value for name in FOLDERS if (value := os.environ.get(name))}
     named = {name: before.get(name, default) for name, default in FOLDERS.items()}

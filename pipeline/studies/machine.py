@@ -15,10 +15,10 @@ COMMIT = "TRUEODDS_COMMIT"
 def processor(device: str = "cpu") -> str:
     """Return the name of what computes: the GPU if there is one and `device` may use it, else the CPU's model name."""
     if device != "cpu":
-        import torch
+        from pipeline.nets.sizes import gpu_name  # loads torch
 
-        if torch.cuda.is_available():
-            return str(torch.cuda.get_device_name())
+        if (name := gpu_name(device)) is not None:
+            return name
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

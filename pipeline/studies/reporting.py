@@ -122,7 +122,7 @@ def origins_words(of: Sequence[Mapping[str, Any]]) -> str:
         words += f" on {one['processor']}" if one["processor"] else ""
         words += ", whose code differs from this version's (settings and data are equal)" if one["other_code"] else ""
         parts.append(words)
-    return f"Made with: {'; '.join(parts)}."
+    return f"Made with: {'. '.join(parts)}."
 
 
 def markdown(of: Sequence[Sequence[str]]) -> list[str]:

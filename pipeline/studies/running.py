@@ -270,7 +270,7 @@ def run_one(home: Path, place: Place, say: Say | None = None) -> None:
 
 
 def record_of(
-    place: Place, seconds: float | None, card: dict[str, Any], commit: str | None, uncommitted: bool
+    place: Place, seconds: float | None, card: dict[str, Any], commit: str | None, has_changes: bool
 ) -> dict[str, Any]:
     """Return the record of a run that was made on this machine, as `Place.record` reads it.
 
@@ -279,12 +279,12 @@ def record_of(
         seconds: Seconds of all attempts; None if the net was not trained.
         card: The card of its data set.
         commit: Commit of the code, if it is known.
-        uncommitted: Whether source files differ from the commit.
+        has_changes: Whether source files differ from the commit.
     """
     return {
         "seconds": None if seconds is None else round(seconds, 1),
         "commit": commit,
-        UNCOMMITTED: uncommitted,
+        UNCOMMITTED: has_changes,
         "machine": machine(place.run.params.training.device),
         "work": duration.to_record(place.run.params, card),
     }

@@ -265,13 +265,13 @@ def test_a_result_of_more_runs_stays_and_the_page_names_the_commit(kept: KeptRun
     made = runs.places(workspace, expand(of, ROOT / "params.yaml"))[:2]
     for place in made:
         make(workspace, place)
-    studies.store(["noisy-digits"], out := workspace / "result.json", kept, True)
+    studies.store(["noisy-digits"], out := workspace / "result.json", kept, studies.run_nothing)
     result = read_json(out)
     assert result["studies"]["noisy-digits"]["finished"] == len(made) == len(list(kept.folder.iterdir())) == 2
     assert f"Made with: 2 runs by commit {COMMIT[:10]}." in studies.markdown(result)
     (kept.folder / f"{made[0].key}.npz").unlink()
     shutil.rmtree(workspace / runs.FOLDER)
-    studies.store(["noisy-digits"], out, kept, True)
+    studies.store(["noisy-digits"], out, kept, studies.run_nothing)
     assert read_json(out) == result, "one run does not replace two"
 
 
