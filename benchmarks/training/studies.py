@@ -98,6 +98,7 @@ def result_of(study: Study, done: StudyOutcome, table: Sequence[Row]) -> dict[st
         "title": study.title,
         "about": study.about,
         **{name: found[name] for name in ("cells", "summary", "comparisons", "choices", "tuning")},
+        "exponents": exponents_of(finished),
         "differs": study.differs,
         "finished": len(finished),
         "runs": len(done.places),
@@ -105,6 +106,32 @@ def result_of(study: Study, done: StudyOutcome, table: Sequence[Row]) -> dict[st
         "hours": round(sum(times) / 3600, 2),
         "made_with": found["made_with"],
     }
+
+
+def exponents_of(places: Sequence[Place]) -> list[dict[str, Any]]:
+    """Return the learned exponents of each run that learns them: gamma of the test rows, the outer loss, the ECE."""
+    found = []
+    for place in places:
+        last = _rows_of(place)[-1]
+        if not (last.get("outer_before") and last.get("test_gamma_mean")):
+            continue
+        named = {"mean": "test_gamma_mean", "low": "test_gamma_q05", "high": "test_gamma_q95", "ece": "test_ece"}
+        found.append(
+            {
+                "method": place.run.overrides["method"],
+                "seed": place.run.overrides[SEED],
+                **{name: float(last[column]) if last.get(column) else None for name, column in named.items()},
+                "outer_before": float(last["outer_before"]),
+                "outer_after": float(last["outer_after"]),
+            }
+        )
+    return found
+
+
+def _rows_of(place: Place) -> list[dict[str, str]]:
+    """Return the epochs of a finished run."""
+    with (place.folder / EPOCHS).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def methods_of(places: Sequence[Place], table: Sequence[Row]) -> list[dict[str, Any]]:
@@ -130,10 +157,7 @@ def methods_of(places: Sequence[Place], table: Sequence[Row]) -> list[dict[str, 
 
 def _epochs(places: Sequence[Place]) -> dict[str, list[float]]:
     """Return the mean of each column of BY_EPOCH over runs, by epoch. Columns without values are left out."""
-    tables = []
-    for place in places:
-        with (place.folder / EPOCHS).open(encoding="utf-8", newline="") as file:
-            tables.append(list(csv.DictReader(file)))
+    tables = [_rows_of(place) for place in places]
     found = {}
     for column in BY_EPOCH:
         values = [[float(row.get(column) or "nan") for row in rows] for rows in zip(*tables, strict=True)]
@@ -164,10 +188,30 @@ def markdown(result: dict[str, Any]) -> str:
         lines += [*(f"{sentence.rstrip('.')}." for sentence in one["summary"].split(". ")[:1] if sentence), ""]
         # The table above has the test results of a chosen setting, which follow in an indented line.
         lines += [f"- {line}" for line in [*one["tuning"], *one["choices"]] if not line.startswith(" ")]
+        lines += _exponents(one.get("exponents", []))
         lines += ["", "Differs from the paper:", "", *(f"- {line}" for line in one["differs"]), ""]
     if "overfit" in result["studies"]:
         lines += _not_run([name for name in ORDER if name not in (*result["studies"], *RESULT_OF)])
     return "\n".join(lines).strip()
+
+
+def _exponents(of: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the table of learned exponents; nothing without any."""
+    if not of:
+        return []
+    head = ["method", "seed", "mean γ", "γ of 90% of the rows", "ECE, %", "outer loss", "its change by a meta step"]
+    lines = [head, ["---", *["---:"] * (len(head) - 1)]]
+    for one in of:
+        ece = "" if one["ece"] is None else f"{100 * one['ece']:.1f}"
+        change = (one["outer_after"] - one["outer_before"]) / one["outer_before"]
+        lines.append(
+            [
+                f"`{one['method']}`", str(one["seed"]), f"{one['mean']:.2f}", f"{one['low']:.2f} to {one['high']:.2f}",
+                ece, f"{one['outer_before']:.3f}", f"{change:+.4%}",
+            ]
+        )  # fmt: skip
+    words = "The learned exponents of the test rows after the last epoch. The outer loss is what they minimise."
+    return ["", words, "", *(f"| {' | '.join(line)} |" for line in lines)]
 
 
 def _not_run(names: Sequence[str]) -> list[str]:
