@@ -326,6 +326,8 @@ class LabelledLogits:
     """Chance of each answer to get its label; NaN if unknown."""
     tags: list[str | None]
     """Tags of the answers."""
+    arrived_ms_N: Integers
+    """Time at which each label arrived or, with a maturity window, from which it counts."""
     shadow_logits_NC: npt.NDArray[np.float32] | None = None
     """Logits of the requested shadow on the same inputs."""
 

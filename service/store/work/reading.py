@@ -173,7 +173,7 @@ def read_labelled_logits(
     """
     # Two statements: for a join, PostgreSQL may read all predictions for every block.
     rows = yield Query(
-        "SELECT sequence, prediction, created_ms, label, propensity, tag FROM labels"
+        "SELECT sequence, prediction, created_ms, label, propensity, tag, coalesce(counted_ms, arrived_ms) FROM labels"
         " WHERE version = $1 AND sequence > $2 AND created_ms >= $3 ORDER BY sequence LIMIT $4",
         (version, after, since_ms, limit),
     )
@@ -182,7 +182,7 @@ def read_labelled_logits(
     if shadow is not None:
         beside = yield from _logits([row[1] for row in rows], shadow[0])
         rows = [row for row in rows if row[1] in beside]
-    _, ids, created, label, propensity, tags = zip(*rows, strict=True) if rows else [()] * 6
+    _, ids, created, label, propensity, tags, arrived = zip(*rows, strict=True) if rows else [()] * 7
     logits = yield from _logits(ids, version)
 
     with decoding("its table labels or predictions"):
@@ -193,6 +193,7 @@ def read_labelled_logits(
             np.array(created, np.int64),
             np.array(propensity, np.float64),
             list(tags),
+            np.array(arrived, np.int64),
             None if beside is None or shadow is None else _as_read([beside[id_] for id_ in ids], shadow[1]),
         )
 
