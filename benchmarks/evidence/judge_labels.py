@@ -143,6 +143,7 @@ def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
         "settings": len(found),
         "runs": min(row["runs"] for row in found),
         "most_wrong": max(row["wrong"] / row["runs"] for row in found),
+        "mean_wrong": float(np.mean([row["wrong"] / row["runs"] for row in found])),
         "lowest_coverage": min(1 - row["missed"] / row["runs"] for row in found),
         "goals_failed": sum(fails(row[key], row["runs"]) for row in found for key in ("wrong", "missed")),
         "most_wrong_by_label": max(row["by_label_wrong"] / row["runs"] for row in by_label),

@@ -58,6 +58,7 @@ COMMANDS = {
     "sequential": "python -m benchmarks.alarms.sequential",
     "headline": "python -m benchmarks.evidence.headline --streams 60",
     "weighted_evidence": "python -m benchmarks.alarms.weighted_evidence",
+    "judge_labels": "python -m benchmarks.evidence.judge_labels",
     "judge": "python -m benchmarks.evidence.judge --records FOLDER",
     "promise": "python -m benchmarks.alarms.promise",
     "conformal": "python -m benchmarks.alarms.conformal",
