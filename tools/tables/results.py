@@ -31,6 +31,7 @@ COMMANDS = {
     "ordered": "python -m benchmarks.intervals.ordered --runs 200",
     "multilabel": "python -m benchmarks.intervals.multilabel --runs 100",
     "expected_decisions": "python -m benchmarks.intervals.expected_decisions",
+    "class_shares": "python -m benchmarks.intervals.class_shares",
     "prior_shift": "python -m benchmarks.intervals.prior_shift",
     "quantification_oracle": "python -m benchmarks.library.quantification_oracle",
     "human_labels": "python -m benchmarks.intervals.human_labels",
