@@ -154,6 +154,8 @@ class PredictionBatch:
     """Sources of the confidences. None: not stated for any row."""
     label_masses: list[float | None] | None = None
     """Shares of the token probability on the classes. None: no row has one."""
+    sets: list[bytes] | None = None
+    """Conformal sets of observed answers: a bit for each class, as `numpy.packbits` packs them. None: without sets."""
 
     def rows(self, which: slice) -> PredictionBatch:
         """Return a slice of the answers as a batch."""

@@ -352,6 +352,9 @@ class Calls:
                 "verbalised" (a number such as 0.85 or "85%", with `predicted`), or "votes" (counts by class).
                 `confidence_source`, or `confidence_sources` for each answer: where the confidence comes from.
                 `resolution`: step of rounded probabilities, such as 0.01, or "exact"; the version keeps the first one.
+                `sets`: the conformal set of each answer, as a list of class names. `set_level`: their level, such as
+                0.9. `set_rows`: the number of their calibration rows. The level and the rows are required with the
+                first answers of a version.
 
         Returns:
             The number of answers by outcome.
