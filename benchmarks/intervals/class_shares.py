@@ -61,7 +61,7 @@ def summary(outcomes: list[Outcome]) -> dict[str, Any]:
         found[name] = {
             "mean_coverage": float(np.mean(list(covered.values()))),
             "lowest_coverage": min(covered.values()),
-            "lowest_setting": ", ".join(map(str, min(covered, key=lambda key: covered[key]))),
+            "lowest_setting": ", ".join(map(str, min(covered.items(), key=lambda pair: pair[1])[0])),
             "dull_width": float(np.mean([one.width[name] for one in told if "dull" in one.population])),
             "sharp_width": float(np.mean([one.width[name] for one in told if "sharp" in one.population.split(", ")])),
         }

@@ -64,7 +64,7 @@ def choose_labels(served: MultilabelPlatt, z_NL: Array, truth_NL: Array) -> Labe
     known_NL = ~np.isnan(truth_NL)
     z_NL = np.where(known_NL, z_NL, 0.0).astype(np.float64)
     before_NL, after_NL = served.apply(z_NL), cross_fit_arrays(z_NL, truth_NL)
-    fitted, kept = _keep_unlabelled(MultilabelPlatt.fit_arrays(z_NL, truth_NL, served.labels), served, known_NL)
+    fitted, kept = _with_served_curves(MultilabelPlatt.fit_arrays(z_NL, truth_NL, served.labels), served, known_NL)
     served_N = answer_losses(before_NL, truth_NL)
     gain_N = served_N - answer_losses(after_NL, truth_NL)
     before, after = (
@@ -108,18 +108,18 @@ def write_label_candidate(served: LabelBundle, choice: LabelChoice, out: Path) -
     )
 
 
-def _keep_unlabelled(
-    fitted: MultilabelPlatt, served: MultilabelPlatt, known_NL: npt.NDArray[np.bool_]
+def _with_served_curves(
+    curves: MultilabelPlatt, served: MultilabelPlatt, known_NL: npt.NDArray[np.bool_]
 ) -> tuple[MultilabelPlatt, tuple[str, ...]]:
     """Return the fit with the served curve of each label without a known truth, and the names of these labels."""
     none_L: npt.NDArray[np.bool_] = ~np.asarray(known_NL.any(axis=0))
     kept = tuple(name for name, none in zip(served.labels, none_L.tolist(), strict=True) if none)
     if not kept:
-        return fitted, ()
+        return curves, ()
     slope_L, offset_L = (
         np.where(none_L, np.asarray(old), np.asarray(new))
-        for old, new in ((served.slope_L, fitted.slope_L), (served.offset_L, fitted.offset_L))
+        for old, new in ((served.slope_L, curves.slope_L), (served.offset_L, curves.offset_L))
     )
-    others = tuple(words for words in fitted.warnings if "without a known truth" not in words)
+    others = tuple(words for words in curves.warnings if "without a known truth" not in words)
     words = f"No live label of {quotes(kept, 5)} is known: the served curve is kept."
-    return replace(fitted, slope_L=slope_L, offset_L=offset_L, warnings=(*others, words)), kept
+    return replace(curves, slope_L=slope_L, offset_L=offset_L, warnings=(*others, words)), kept

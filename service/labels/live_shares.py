@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from service.runtime import Runtime
 from service.store.rows import LabelledLogits, Version
+from service.store.store import LATEST_MS
 from service.store.work.scoring import as_read, logits_of
 from trueodds import metrics
 from trueodds.metrics.labelling.prior_shift import MOST_CLASSES
@@ -35,7 +36,7 @@ FRESH_SECONDS = 600.0
 """Seconds for which `shares_of_last_day` returns the same estimate."""
 
 
-class Rows(NamedTuple):
+class ScoredRows(NamedTuple):
     """Probabilities of answers (N, C), and their labels (-1 without one)."""
 
     p_NC: Array
@@ -46,8 +47,8 @@ class Rows(NamedTuple):
 class ShareRows:
     """Rows for an estimate, or the reason why there is none."""
 
-    answers: Rows | None
-    reference: Rows | None
+    answers: ScoredRows | None
+    reference: ScoredRows | None
     read: int
     """Number of answers since the time."""
     refused: str | None = None
@@ -143,28 +144,30 @@ async def _read(runtime: Runtime, version: Version, since_ms: int, until_ms: int
     if count > MOST_READ:
         return ShareRows(None, None, count, f"these are more than {MOST_READ:,}; give a later time (since)")
     reference, chances_N = await _reference(store.read_labelled_logits(*key, last=MOST_READ), version, since_ms)
-    if (refused := _refusal(await store.read_sums(*key, None, since_ms), chances_N)) is not None:
-        return ShareRows(None, reference, count, refused)
-    found: list[Rows] = []
-    options = {} if until_ms is None else {"until": until_ms}
-    async for block in store.export(*key, since_ms, logits=True, **options):
+    problem = _refusal(await store.read_sums(*key, None, since_ms), chances_N)
+    if problem is not None:
+        return ShareRows(None, reference, count, problem)
+    found: list[ScoredRows] = []
+    async for block in store.export(*key, since_ms, LATEST_MS if until_ms is None else until_ms, logits=True):
         sure_N = np.array([row.confidence for row in block], np.float64)
         z_NC = as_read(logits_of([row.logits for row in block], classes), sure_N, version)
         label_N = np.array([-1 if row.label is None else row.label for row in block], np.int64)
-        found.append(Rows(version.calibrator(z_NC, groups=[row.tag for row in block]), label_N))
-    answers = Rows(*map(np.concatenate, zip(*found, strict=True)))
+        found.append(ScoredRows(version.calibrator(z_NC, groups=[row.tag for row in block]), label_N))
+    answers = ScoredRows(*map(np.concatenate, zip(*found, strict=True)))
     return ShareRows(answers, reference, count)
 
 
-async def _reference(blocks: AsyncIterator[LabelledLogits], version: Version, before_ms: int) -> tuple[Rows, Array]:
+async def _reference(
+    blocks: AsyncIterator[LabelledLogits], version: Version, before_ms: int
+) -> tuple[ScoredRows, Array]:
     """Return the labelled answers before a time, and their propensities."""
-    found, chances = [Rows(np.zeros((0, len(version.classes))), np.zeros(0, np.int64))], [np.zeros(0)]
+    found, chances = [ScoredRows(np.zeros((0, len(version.classes))), np.zeros(0, np.int64))], [np.zeros(0)]
     async for block in blocks:
         kept_N = block.created_ms_N < before_ms
         p_NC = version.calibrator(block.logits_NC, groups=block.tags)
-        found.append(Rows(p_NC[kept_N], block.labels_N[kept_N]))
+        found.append(ScoredRows(p_NC[kept_N], block.labels_N[kept_N]))
         chances.append(block.propensity_N[kept_N])
-    return Rows(*map(np.concatenate, zip(*found, strict=True))), np.concatenate(chances)
+    return ScoredRows(*map(np.concatenate, zip(*found, strict=True))), np.concatenate(chances)
 
 
 def _refusal(before: AnswerSums, chances_N: Array) -> str | None:
@@ -179,9 +182,9 @@ def _refusal(before: AnswerSums, chances_N: Array) -> str | None:
     return None
 
 
-def _thin(rows: Rows, most: int) -> Rows:
+def _thin(rows: ScoredRows, most: int) -> ScoredRows:
     """Return at most `most` rows, drawn at random."""
     if len(rows.label_N) <= most:
         return rows
     kept_M = np.sort(np.random.default_rng(0).choice(len(rows.label_N), most, replace=False))
-    return Rows(rows.p_NC[kept_M], rows.label_N[kept_M])
+    return ScoredRows(rows.p_NC[kept_M], rows.label_N[kept_M])

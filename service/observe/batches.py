@@ -93,7 +93,7 @@ def version_of(first: Observation, defaults: CallDefaults, model: str) -> Versio
         positive=defaults.positive,
         ordered=defaults.ordered,
         act_alone=None if defaults.shadow else defaults.act_alone,  # a shadow takes no actions
-        set_rules=() if defaults.set_level is None else (SetRule.given(defaults.set_level, defaults.set_rows or 0),),
+        set_rules=() if defaults.set_level is None else (SetRule.of_level(defaults.set_level, defaults.set_rows or 0),),
     )
 
 
@@ -107,7 +107,7 @@ def other_form(version: Version, defaults: CallDefaults) -> str:
             " answer gave. Leave act_alone out, or send these under another version"
         )
     if defaults.set_level is not None:
-        stated_rule = SetRule.given(defaults.set_level, defaults.set_rows or 0)
+        stated_rule = SetRule.of_level(defaults.set_level, defaults.set_rows or 0)
         if (stated_rule,) != version.set_rules:
             known = "no sets" if not version.set_rules else _rule_words(version.set_rules[0])
             return (

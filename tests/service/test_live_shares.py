@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from service.labels import live_shares
-from service.labels.live_shares import Rows, ShareRows, describe
+from service.labels.live_shares import ScoredRows, ShareRows, describe
 from service.store.rows import Version
 from tests.service.app_client import Client
 from trueodds.calibrators import Identity
@@ -126,7 +126,7 @@ def test_labels_of_the_surest_answers_are_no_reference(client: Client) -> None:
 def test_large_numbers_are_thinned_or_refused(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     version = Version("m", "1", tuple(CLASSES), Identity(), metrics={})
     (p_NC, y_N), (new_NC, _) = drawn(900, EVEN, 1), drawn(700, OTHER, 2)
-    rows = ShareRows(Rows(new_NC, np.full(700, -1)), Rows(p_NC, y_N), 700)
+    rows = ShareRows(ScoredRows(new_NC, np.full(700, -1)), ScoredRows(p_NC, y_N), 700)
     assert describe(version, rows, 0.95).answers == 700
     monkeypatch.setattr(live_shares, "MOST_VALUES", 1500)
     found = describe(version, rows, 0.95)

@@ -55,7 +55,7 @@ def level_of(client: Client, labels: int) -> dict[str, Any]:
 @pytest.mark.parametrize("rows", [None, 500])
 def test_the_report_has_their_coverage(client: Client, rows: int | None) -> None:
     p_NC, y_N, sets = drawn(400)
-    more = {} if rows is None else {"set_rows": rows}
+    more: dict[str, Any] = {} if rows is None else {"set_rows": rows}
     assert send(client, p_NC, sets, set_level=0.9, **more)["stored"] == 400
     assert send(client, p_NC[:5], sets[:5])["already_known"] == 5
     assert client.report(model="mail")["sets"]["levels"][0]["labels"] == 0
@@ -150,8 +150,8 @@ def test_the_client_sends_sets() -> None:
 
 
 def test_a_given_rule_has_the_floor_of_its_rows_and_computes_nothing() -> None:
-    assert SetRule.given(0.9).floors == (0.9,)
-    assert SetRule.given(0.9, 999).floors == (coverage_floor(900, 999, 0.9),)
-    assert SetRule.given(0.9, 5).floors == (0.9,)  # five rows give no threshold
+    assert SetRule.of_level(0.9).floors == (0.9,)
+    assert SetRule.of_level(0.9, 999).floors == (coverage_floor(900, 999, 0.9),)
+    assert SetRule.of_level(0.9, 5).floors == (0.9,)  # five rows give no threshold
     with pytest.raises(ValueError, match="given by another server"):
-        SetRule.given(0.9).sets([[0.5, 0.5]])
+        SetRule.of_level(0.9).sets([[0.5, 0.5]])

@@ -131,8 +131,8 @@ async def test_a_store_of_schema_10_gets_the_archive_and_sets(address: str, tmp_
         await store.put_predictions(answers)
         await store.put_labels([Label(id_, 0) for id_ in answers.ids[:3]])
         before = await store.read_labels("m", "v1")
-    tables = ("archive_files", "archiving", "archive_problems", "label_draws", "label_queue", "judge_labels")
-    tables += ("observed_sets",)
+    archive, later = ("archive_files", "archiving", "archive_problems"), ("judge_labels", "observed_sets")
+    tables = (*archive, "label_draws", "label_queue", *later)
     if "://" in address:
         connection = await asyncpg.connect(address)
         for table in tables:
@@ -229,7 +229,7 @@ async def test_a_store_of_schema_14_takes_sets_of_other_servers(address: str) ->
         return int(rows)
 
     async with opened(address) as store:
-        given = replace(version("sets"), set_rules=(SetRule.given(0.9),))
+        given = replace(version("sets"), set_rules=(SetRule.of_level(0.9),))
         await store.put_version(given)
         answers = replace(batch(5, given, own=[f"own-{n}" for n in range(5)]), sets=[bytes([128])] * 5)
         await store.put_predictions(answers)

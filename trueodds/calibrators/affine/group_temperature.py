@@ -169,7 +169,7 @@ class GroupTemperature(Calibrator):
         temperature, bound = solve_nll(rows, shrinkage)
         if bound is not None and names:
             # Groups whose labels contradict the logits must not take away the temperature of the others
-            kept_N = ~np.isin(index_N, _inverted(logits_NC, labels_N, index_N, len(names)))
+            kept_N = ~np.isin(index_N, _inverted_groups(logits_NC, labels_N, index_N, len(names)))
             if kept_N.any() and not kept_N.all():
                 temperature, bound = solve_nll(objectives.Rows(logits_NC[kept_N], labels_N[kept_N]), shrinkage)
         if not names or spread == 0 or bound is not None:
@@ -215,7 +215,7 @@ class GroupTemperature(Calibrator):
         return bound_notes(self.temperature, self.bound, "NLL")
 
 
-def _inverted(logits_NC: Logits, labels_N: Labels, index_N: Labels, groups: int) -> list[int]:
+def _inverted_groups(logits_NC: Logits, labels_N: Labels, index_N: Labels, groups: int) -> list[int]:
     """Return the groups whose true classes have no higher logits than all classes, on average.
 
     The derivative of their NLL in 1/T is then 0 or above at 1/T = 0, so no finite temperature is best.

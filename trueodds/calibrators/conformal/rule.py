@@ -61,7 +61,7 @@ class SetRule(BaseModel):
         return self
 
     @classmethod
-    def given(cls, level: float, rows: int = 0) -> Self:
+    def of_level(cls, level: float, rows: int = 0) -> Self:
         """Return the rule of sets that another server makes.
 
         Args:
@@ -69,7 +69,7 @@ class SetRule(BaseModel):
             rows: Number of calibration rows of their threshold. 0: not known, so the floor is the level itself.
 
         Examples:
-            >>> conformal.SetRule.given(0.9).floors, round(conformal.SetRule.given(0.9, 99).floors[0], 3)
+            >>> conformal.SetRule.of_level(0.9).floors, round(conformal.SetRule.of_level(0.9, 99).floors[0], 3)
             ((0.9,), 0.847)
         """
         rank = rank_of(rows, level)
