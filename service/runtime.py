@@ -18,6 +18,7 @@ from service.store.decision_rows import QuestionVersion
 from service.store.rows import Version
 from service.telemetry.metrics import Telemetry
 from trueodds.bundle.contents import is_shadow
+from trueodds.reports.schemas import ClassShares
 from trueodds.texts import quotes
 
 PING_SECONDS = 3.0
@@ -33,6 +34,8 @@ class Runtime:
         self._store: Store | None = None
         self._registry: Registry | None = None
         self._input_key = b""
+        self.shares_of_last_day: dict[tuple[str, str], tuple[float, ClassShares | None]] = {}
+        """Last estimate of each version's class shares, and its monotonic time. Metrics read it again."""
 
     async def open(self) -> None:
         """Open the store and load the published models. Later versions are noticed within a second.

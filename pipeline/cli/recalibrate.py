@@ -19,7 +19,7 @@ from trueodds.cli.calibrate import group_lines
 from trueodds.processes.choices import SMALLEST_PROPENSITY
 
 if TYPE_CHECKING:
-    from pipeline.recalibrate import CalibratorChoice, Recalibration, RecalibrationOutcome
+    from pipeline.recalibrate import CalibratorChoice, LabelChoice, Recalibration, RecalibrationOutcome
 
 
 def add_parser(commands: Subparsers) -> None:
@@ -109,7 +109,23 @@ def request_of(arguments: argparse.Namespace, **fit: object) -> Recalibration:
 
 def outcome_text(outcome: RecalibrationOutcome) -> str:
     """Return the outcome in words, after the table of candidates if a calibrator was fitted."""
-    return "\n".join([*([_table_text(outcome.choice)] if outcome.choice else []), outcome.words])
+    from pipeline.recalibrate import LabelChoice
+
+    choice = outcome.choice
+    tables = [_labels_text(choice) if isinstance(choice, LabelChoice) else _table_text(choice)] if choice else []
+    return "\n".join([*tables, outcome.words])
+
+
+def _labels_text(choice: LabelChoice) -> str:
+    """Return the served and the new curves of independent labels: all labels together, then each label."""
+    from trueodds.cli.multi_label import comparison_lines
+
+    lines = comparison_lines(
+        choice.calibrator, choice.before, choice.after, "the card has all labels", ("  served", "* multilabel_platt")
+    )
+    gain = f"Gain {choice.gain:.4f} +- {choice.gain_standard_error:.4f} nats a label, by answer."
+    warnings = [f"warning: {warning}" for warning in choice.calibrator.warnings]
+    return "\n".join([f"{choice.rows:,} labelled answers, cross-validated", "", *lines, "", gain, *warnings, ""])
 
 
 def _table_text(choice: CalibratorChoice) -> str:

@@ -128,9 +128,9 @@ def _why(arguments: argparse.Namespace, evidence: str) -> str:
 
 def _check_net(models: PublishedModels, model: str, version: str) -> None:
     """Raise BundleError if the version's net is not the served one."""
-    from trueodds.bundle import MODEL, Bundle, BundleError
+    from trueodds.bundle import MODEL, BundleError, load_bundle
 
     served = models.version_of(model, DEFAULT) or ""
-    nets = [Bundle.load(models.version_folder(model, one)).card.files[MODEL] for one in (served, version)]
+    nets = [load_bundle(models.version_folder(model, one)).card.files[MODEL] for one in (served, version)]
     if nets[0] != nets[1]:
         raise BundleError(f"{model}/{version} has another net than {served}; make it the shadow: leave --slot out")

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
+import numpy as np
 from prefect import Flow, State, Task, flow, get_run_logger
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
@@ -29,7 +30,14 @@ from pydantic import Field
 from pipeline import choices
 from pipeline import recalibrate as recalibration
 from pipeline.flows import artifacts
-from pipeline.recalibrate import CalibratorChoice, FewLabelsError, Recalibration, RecalibrationOutcome, RemoteModel
+from pipeline.recalibrate import (
+    CalibratorChoice,
+    FewLabelsError,
+    LabelChoice,
+    Recalibration,
+    RecalibrationOutcome,
+    RemoteModel,
+)
 from trueodds.bundle import RECALIBRATED, PublishedModels, open_models
 from trueodds.client import NO_ANSWER, CallError, Client
 from trueodds.drawing.reliability import before_and_after
@@ -227,7 +235,11 @@ def later_parameters(before: dict[str, Any], request: Recalibration, version: st
 
 def _show(outcome: RecalibrationOutcome, models: PublishedModels) -> None:
     """Create the artifacts of an outcome."""
-    if outcome.choice is not None:
+    if isinstance(outcome.choice, LabelChoice):
+        create_table_artifact(
+            label_rows(outcome.choice), key="labels", description="Curves and log loss by label, nats"
+        )
+    elif outcome.choice is not None:
         create_table_artifact(
             candidate_rows(outcome.choice), key="candidates", description="Cross-validated NLL on the live labels, nats"
         )
@@ -263,9 +275,26 @@ def candidate_rows(choice: CalibratorChoice) -> list[dict[str, Any]]:
     return rows
 
 
+def label_rows(choice: LabelChoice) -> list[dict[str, Any]]:
+    """Return a row for each label with its curve, and its log loss before and after. Numbers are text."""
+    slopes, offsets = (np.asarray(one).tolist() for one in (choice.calibrator.slope_L, choice.calibrator.offset_L))
+    pairs = zip(choice.before.by_label, choice.after.by_label, slopes, offsets, strict=True)
+    return [
+        {
+            "label": after.name,
+            "known": f"{after.labelled:,}",
+            "slope": f"{slope:.3f}",
+            "offset": f"{offset:.3f}",
+            "before": "" if before.nll is None else f"{before.nll:.4f}",
+            "after": "" if after.nll is None else f"{after.nll:.4f}",
+        }
+        for before, after, slope, offset in pairs
+    ]
+
+
 def _picture(outcome: RecalibrationOutcome) -> str:
     """Return a diagram of before and after as a data URL."""
-    assert outcome.choice is not None
+    assert isinstance(outcome.choice, CalibratorChoice)
     choice = outcome.choice
     title = f"{outcome.model}: {choice.rows:,} live labels"
     svg = before_and_after(choice.before, choice.after, choice.settings, title)

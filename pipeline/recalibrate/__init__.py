@@ -9,6 +9,7 @@ reason.
 from pipeline.recalibrate.calibrator_choice import CalibratorChoice, CandidateScore, choose, origin_of, write_candidate
 from pipeline.recalibrate.candidate_comparison import CandidateComparison, Rules, compare
 from pipeline.recalibrate.judgement_loop import judge, recalibrate
+from pipeline.recalibrate.label_choice import LabelChoice
 from pipeline.recalibrate.model_state import check_folder, rehearse
 from pipeline.recalibrate.observed import RemoteModel
 from pipeline.recalibrate.request import (
@@ -30,6 +31,7 @@ __all__ = [
     "FewLabelsError",
     "NoClassSharesError",
     "Judgement",
+    "LabelChoice",
     "RemoteModel",
     "RecalibrationOutcome",
     "Recalibration",

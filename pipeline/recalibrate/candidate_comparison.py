@@ -96,6 +96,12 @@ class CandidateComparison:
     """Whether labels were weighted by their propensities. The sign is then that of the mean over all answers."""
     left_out: int = 0
     """Number of labels left out because their propensity is too small, or unknown while others are known."""
+    unit: Literal["label", "answer"] = "label"
+    """Step of the evidence. For independent labels it is the answer, because its labels depend on each other."""
+    waiting: int = 0
+    """Answers with independent labels of which further ones may still come, so that they do not count yet."""
+    late: int = 0
+    """Independent labels that came too long after the first one of their answer to count."""
 
     @property
     def verdict(self) -> Verdict:
@@ -122,7 +128,7 @@ class CandidateComparison:
         size = f"gain {self.gain:+.4f} nats a label"
         limits = f"{_percent(self.rules.level)} {self.lower:+.4f} .. {self.upper:+.4f} at every label"
         margin = f", margin {self.rules.margin:g}" if self.rules.margin else ""
-        return f"{self.verdict} on {plural(self.labels, 'fresh label')}: {size} ({limits}{margin})"
+        return f"{self.verdict} on {plural(self.labels, f'fresh {self.unit}')}: {size} ({limits}{margin})"
 
     def words(self) -> str:
         """Return the evidence in sentences."""
@@ -130,16 +136,16 @@ class CandidateComparison:
             left_out = f" {self._left_out_words()}" if self.left_out else ""
             return (
                 "No fresh labels yet. Fresh labels belong to answers given after the candidate was published and after"
-                f" the served version took over.{left_out}"
+                f" the served version took over.{left_out}{self._unclosed_words()}"
             )
         way = "lower" if self.gain >= 0 else "higher"
         of = "the labelled answers"
         if self.weighted:
             of = f"all answers with propensity {self.rules.smallest_propensity:g} or more: the size is an estimate"
         parts = [
-            f"{plural(self.labels, 'fresh label')}: the candidate's log loss is {abs(self.gain):.4f} nats a label {way}"
-            f" ({_percent(self.rules.level)} interval of the gain {self.lower:.4f} .. {self.upper:.4f}, valid"
-            f" however often you look; over {of}).",
+            f"{plural(self.labels, f'fresh {self.unit}')}: the candidate's log loss is {abs(self.gain):.4f} nats"
+            f" a label {way} ({_percent(self.rules.level)} interval of the gain {self.lower:.4f} .. {self.upper:.4f},"
+            f" valid however often you look; over {of}).",
             self._verdict_words(),
         ]
         if self.brier is not None:
@@ -153,12 +159,26 @@ class CandidateComparison:
             parts.append(self._left_out_words())
         if self.rules.budget == "together":
             parts.append(f"This is candidate {self.rules.candidate}; all candidates together share an error of 5%.")
-        return " ".join(parts)
+        return " ".join(parts) + self._unclosed_words()
+
+    def _unclosed_words(self) -> str:
+        """Return how answers with independent labels count, and which do not; "" for classes."""
+        if self.unit == "label":
+            return ""
+        words = " An answer counts once, with the mean over its known labels."
+        if self.waiting:
+            words += (
+                f" {plural(self.waiting, 'answer')} will count when all labels are known, or an hour after the first"
+                " one."
+            )
+        if self.late:
+            words += f" {plural(self.late, 'label')} came more than an hour after the first one: they do not count."
+        return words
 
     def _left_out_words(self) -> str:
         """Return how many labels were left out, and why."""
         least = f"{self.rules.smallest_propensity:g}"
-        return f"{plural(self.left_out, 'label')} left out: their propensity is unknown or below {least}."
+        return f"{plural(self.left_out, self.unit)} left out: their propensity is unknown or below {least}."
 
     def _verdict_words(self) -> str:
         """Return the verdict as a sentence."""
@@ -170,8 +190,8 @@ class CandidateComparison:
         if self.labels < ENOUGH:
             return "Not yet decided."
         if self.more is None:
-            return "Not yet decided; a gain of this size would take more than 10 million labels."
-        return f"Not yet decided; a gain of this size would take about {plural(_round(self.more), 'label')} more."
+            return f"Not yet decided; a gain of this size would take more than 10 million {self.unit}s."
+        return f"Not yet decided; a gain of this size would take about {plural(_round(self.more), self.unit)} more."
 
 
 def compare(

@@ -16,6 +16,7 @@ from trueodds.calibrators import (
     EnsembleTemperature,
     GroupTemperature,
     Identity,
+    MultilabelPlatt,
     PriorCorrected,
     Temperature,
 )
@@ -69,6 +70,26 @@ def gain_limits(
     pairs = {_key(pair): pair for name in groups for pair in [(_within(served, name), _within(candidate, name))]}
     limits = [_pair_limits(*pair, classes, smoothing, same_logits) for pair in pairs.values()]
     return min(least for least, _ in limits), max(most for _, most in limits)
+
+
+def label_gain_limits(
+    served: MultilabelPlatt, candidate: MultilabelPlatt, smoothing: float = SMOOTHING
+) -> tuple[float, float]:
+    """Return the smallest and largest possible gain of one label, and so of a mean over an answer's labels.
+
+    Label l has p = sigma(a z + b) and q = sigma(a' z + b'), so the log odds of q are (a'/a) times those of p, plus
+    b' - (a'/a) b. These are the limits of `gain_limits` for two classes and T = 1/a, without a slack.
+    """
+    widest = float(np.log1p(2 * (1 - smoothing) / smoothing))
+    curves = (
+        [
+            _Member(1.0, 1 / a, np.array([0.0, b]))
+            for a, b in zip(np.asarray(one.slope_L).tolist(), np.asarray(one.offset_L).tolist(), strict=True)
+        ]
+        for one in (served, candidate)
+    )
+    limits = [_beside(p, [q], 2, smoothing) for p, q in zip(*curves, strict=True)]
+    return max(min(least for least, _ in limits), -widest), min(max(most for _, most in limits), widest)
 
 
 def _within(calibrator: Calibrator, group: str | None) -> Calibrator:

@@ -19,9 +19,11 @@ from pipeline.recalibrate.judging import (
     ends,
     evidence_about,
     fetch_labels,
+    fetch_truths,
     judge_slot,
     settle,
 )
+from pipeline.recalibrate.label_choice import LabelChoice, choose_labels, write_label_candidate
 from pipeline.recalibrate.model_state import LOCK, JudgedVersion, ModelState, check_folder
 from pipeline.recalibrate.observed import RemoteModel
 from pipeline.recalibrate.prior_shift import read_shares, write_correction
@@ -35,8 +37,10 @@ from pipeline.recalibrate.request import (
     Status,
 )
 from pipeline.recalibrate.set_rows import divide, has_different_chances, labels_are_chosen
-from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, Bundle, BundleError, BusyError, Slot
+from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, Bundle, BundleError, BusyError, LabelBundle, Slot
+from trueodds.calibrators import MultilabelPlatt
 from trueodds.client import Labelled
+from trueodds.client.label_truths import LabelTruths
 from trueodds.errors import ConfigError, UserError
 from trueodds.logits import Logits
 from trueodds.reports.schemas import ClassShares, Report
@@ -193,6 +197,8 @@ def _fit(request: Recalibration, state: ModelState, call: Call, previous: Judgem
     Tags are the groups of candidates if the request says so, or if the served calibrator has groups.
     """
     name, served = state.name, state.served
+    if isinstance(served, LabelBundle):
+        return _fit_labels(request, state, served, call, previous)
     rows: Labelled = call(fetch_labels, request.client, name, served, request.labels)
     positive = served.card.positive_class()
     needs_sample = served.card.sets is not None or positive is not None
@@ -232,9 +238,45 @@ def _fit(request: Recalibration, state: ModelState, call: Call, previous: Judgem
     return replace(outcome, choice=choice)
 
 
+def _fit_labels(
+    request: Recalibration, state: ModelState, served: LabelBundle, call: Call, previous: Judgement | None
+) -> RecalibrationOutcome:
+    """Fit the curves of independent labels, and publish them if they are better than the served ones.
+
+    Raises:
+        ConfigError: The request has options of exclusive classes.
+    """
+    name, kind = state.name, MultilabelPlatt.name
+    if request.groups or set(request.candidates) - {kind}:
+        given = f"groups {request.groups!r}" if request.groups else f"candidates {', '.join(request.candidates)}"
+        raise ConfigError(f"{given} given, and {name} has independent labels; allowed is {kind} without groups")
+    rows: LabelTruths = call(fetch_truths, request.client, name, served, request.labels)
+    FewLabelsError.check(len(rows), f"{name}/{served.version}")
+    choice: LabelChoice = call(choose_labels, served.calibrator, rows.logits_NL, rows.truth_NL)
+    if not choice.better:
+        words = (
+            f"Nothing published: {choice.rows:,} labelled answers do not distinguish new curves from the served ones."
+        )
+        if previous is not None:
+            words += f" {name}/{previous.version} stays the recalibrated version. {previous.comparison.words()}"
+        return RecalibrationOutcome("kept", name, served.version, None, words, choice)
+
+    def publish(instead: str) -> str:
+        return str(call(publish_labels, request, state, served, choice, rows, instead))
+
+    lower = f"{kind}: log loss {choice.gain:.4f} nats a label lower"
+    outcome = _put_forward(request, state, call, previous, publish, lower, "cross-validated")
+    return replace(outcome, choice=choice)
+
+
 def _correct(request: Recalibration, state: ModelState, call: Call, previous: Judgement | None) -> RecalibrationOutcome:
     """Correct the served calibrator for the class shares of answers without labels, and publish it if they changed."""
     name, served = state.name, state.served
+    if isinstance(served, LabelBundle):
+        raise NoClassSharesError(
+            f"{name}/{served.version} has independent labels, and class shares are of exclusive classes; recalibrate on"
+            " labels: leave --prior-shift out"
+        )
     report, shares = call(read_shares, request, name, served)
     if not shares.changed_classes:
         words = f"Nothing published: {shares.reading}"
@@ -242,7 +284,7 @@ def _correct(request: Recalibration, state: ModelState, call: Call, previous: Ju
     about = f"corrected for the class shares of {shares.answers:,} answers"
 
     def publish(instead: str) -> str:
-        return str(call(publish_correction, request, state, report, shares, instead))
+        return str(call(publish_correction, request, state, served, report, shares, instead))
 
     outcome = _put_forward(request, state, call, previous, publish, about, "without labels")
     return replace(outcome, words=f"{shares.reading}\n{outcome.words}")
@@ -282,27 +324,45 @@ def publish_candidate(
     apart: Logits | None = None,
 ) -> str:
     """Publish the chosen calibrator as a version, and put it under judgement unless it will be served at once."""
+    served = state.served
+    assert isinstance(served, Bundle)
     with tempfile.TemporaryDirectory(prefix="trueodds-recalibrate-") as folder:
-        bundle = write_candidate(state.served, choice, Path(folder) / "bundle", apart)
+        bundle = write_candidate(served, choice, Path(folder) / "bundle", apart)
         # The fit knows no later answer by the service's clock, and none of its own rows whatever the clocks say.
         since_ms = max(time.time_ns() // 1_000_000 + rows.ahead_ms, int(rows.created_ms_N.max()) + 1)
         return _publish(request, state, bundle, f"recalibrated on {choice.rows:,} labels{instead}", since_ms)
 
 
+def publish_labels(
+    request: Recalibration,
+    state: ModelState,
+    served: LabelBundle,
+    choice: LabelChoice,
+    rows: LabelTruths,
+    instead: str = "",
+) -> str:
+    """Publish the fitted curves of independent labels, as `publish_candidate` does."""
+    with tempfile.TemporaryDirectory(prefix="trueodds-recalibrate-") as folder:
+        bundle = write_label_candidate(served, choice, Path(folder) / "bundle")
+        since_ms = max(time.time_ns() // 1_000_000 + rows.ahead_ms, int(rows.created_ms_N.max()) + 1)
+        words = f"recalibrated on {choice.rows:,} labelled answers{instead}"
+        return _publish(request, state, bundle, words, since_ms)
+
+
 def publish_correction(
-    request: Recalibration, state: ModelState, report: Report, shares: ClassShares, instead: str = ""
+    request: Recalibration, state: ModelState, served: Bundle, report: Report, shares: ClassShares, instead: str = ""
 ) -> str:
     """Publish the served calibrator, corrected for class shares, as `publish_candidate` does."""
     # The shares use no labels. But labels could have withdrawn them, so only labels of later answers are evidence.
-    rows = fetch_labels(request.client, state.name, state.served, 1)
+    rows = fetch_labels(request.client, state.name, served, 1)
     now_ms = time.time_ns() // 1_000_000 + rows.ahead_ms
     with tempfile.TemporaryDirectory(prefix="trueodds-recalibrate-") as folder:
-        bundle = write_correction(state.served, report, shares, Path(folder) / "bundle", now_ms)
+        bundle = write_correction(served, report, shares, Path(folder) / "bundle", now_ms)
         words = f"corrected for the class shares of {shares.answers:,} answers{instead}"
         return _publish(request, state, bundle, words, now_ms)
 
 
-def _publish(request: Recalibration, state: ModelState, bundle: Bundle, words: str, since_ms: int) -> str:
+def _publish(request: Recalibration, state: ModelState, bundle: Bundle | LabelBundle, words: str, since_ms: int) -> str:
     """Publish a bundle with the served net, and put it under judgement unless it will be served at once."""
     if note := try_bundle(bundle.directory):
         request.say(note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -9,11 +10,14 @@ from typing import Any
 
 from pipeline.recalibrate.candidate_comparison import CandidateComparison, compare
 from pipeline.recalibrate.candidate_numbers import candidate_number
+from pipeline.recalibrate.label_comparison import compare_labels
 from pipeline.recalibrate.model_state import JudgedVersion, ModelState
 from pipeline.recalibrate.request import Decision, DisagreementError, Judgement, Recalibration
-from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, Bundle, BundleError, Slot
+from trueodds.bundle import DEFAULT, RECALIBRATED, SHADOW, Bundle, BundleError, LabelBundle, Slot
 from trueodds.client import Client, Labelled
+from trueodds.client.label_truths import LabelTruths
 from trueodds.errors import UserError
+from trueodds.texts import quotes
 
 Call = Callable[..., Any]
 """Function that calls a step: call(function, *arguments). A flow makes the step a task."""
@@ -53,6 +57,25 @@ def fetch_labels(
     return rows
 
 
+def fetch_truths(
+    client: Client, name: str, served: LabelBundle, last: int | None, since_ms: int | None = None
+) -> LabelTruths:
+    """Fetch the labelled answers of the served version of a model of independent labels.
+
+    Raises:
+        DisagreementError: The answers have other labels than the version's card.
+        CallError: The service does not answer, or refuses.
+    """
+    since = None if since_ms is None else datetime.fromtimestamp(since_ms / 1000, UTC)
+    rows = client.label_truths(name, served.version, last=last, since=since)
+    if len(rows) and rows.labels != tuple(served.card.classes):
+        raise DisagreementError(
+            f"the service's answers of {name}/{served.version} have the labels {quotes(rows.labels)}, but its card in"
+            f" {served.directory} has {quotes(served.card.classes)}; give the service's own model directory: --models"
+        )
+    return rows
+
+
 def evidence_about(
     request: Recalibration, state: ModelState, candidate: JudgedVersion, call: Call = directly
 ) -> Judgement:
@@ -77,8 +100,18 @@ def evidence_about(
     paired = bundle.version if state.has_another_net(bundle) else None
     if paired and candidate.slot == RECALIBRATED:
         raise BundleError(f"{name}/{paired} has another net than {served.version} and cannot recalibrate it; {cure}")
-    rows: Labelled = call(fetch_labels, request.client, name, served, None, candidate.since_ms, paired)
     rules = replace(request.rules, candidate=candidate_number(request.models.changes(name), bundle.version))
+    if isinstance(served, LabelBundle) or isinstance(bundle, LabelBundle):
+        if paired or not (isinstance(served, LabelBundle) and isinstance(bundle, LabelBundle)):
+            raise BundleError(
+                f"{name}/{bundle.version} has another net than {served.version}; independent labels are judged"
+                f" beside its own net only; {cure}"
+            )
+        truths: LabelTruths = call(fetch_truths, request.client, name, served, None, candidate.since_ms)
+        now_ms = time.time_ns() // 1_000_000 + truths.ahead_ms
+        found: CandidateComparison = call(compare_labels, served.calibrator, bundle.calibrator, truths, rules, now_ms)
+        return Judgement(candidate.slot, bundle.version, found)
+    rows: Labelled = call(fetch_labels, request.client, name, served, None, candidate.since_ms, paired)
     both = (served.calibrator, bundle.calibrator)
     comparison: CandidateComparison = call(
         compare, *both, rows.logits_NC, rows.labels_N, rows.shadow_logits_NC, rules, rows.propensities_N, rows.tags_N

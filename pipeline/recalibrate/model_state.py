@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pipeline.recalibrate.observed import RemoteModel
 from pipeline.recalibrate.request import LEAST_LABELS, DisagreementError, Recalibration
-from trueodds.bundle import DEFAULT, MODEL, SLOTS, Bundle, BundleError, Slot
+from trueodds.bundle import DEFAULT, MODEL, SLOTS, Bundle, BundleError, LabelBundle, Slot, load_bundle
 from trueodds.processes.choices import MODELS
 
 LOCK = "recalibrate"
@@ -18,7 +18,7 @@ class JudgedVersion:
     """A version under judgement."""
 
     slot: Slot
-    bundle: Bundle
+    bundle: Bundle | LabelBundle
     since_ms: int
     """Time from which answers count; see `PublishedModels.since_ms`."""
 
@@ -28,10 +28,10 @@ class ModelState:
     """The served version of a model, and the versions judged beside it."""
 
     name: str
-    served: Bundle
+    served: Bundle | LabelBundle
     candidates: dict[Slot, JudgedVersion] = field(default_factory=dict)
 
-    def has_another_net(self, bundle: Bundle) -> bool:
+    def has_another_net(self, bundle: Bundle | LabelBundle) -> bool:
         """Return whether a bundle has another net than the served version, and therefore other logits."""
         return bundle.card.files[MODEL] != self.served.card.files[MODEL]
 
@@ -49,9 +49,9 @@ class ModelState:
         candidates: dict[Slot, JudgedVersion] = {}
         for slot in SLOTS:
             if (version := models.version_of(name, slot)) is not None:
-                bundle = Bundle.load(models.version_folder(name, version))
+                bundle = load_bundle(models.version_folder(name, version))
                 candidates[slot] = JudgedVersion(slot, bundle, models.since_ms(name, slot))
-        return cls(name, Bundle.load(models.version_folder(name, served)), candidates)
+        return cls(name, load_bundle(models.version_folder(name, served)), candidates)
 
 
 def check_folder(request: Recalibration) -> None:
@@ -94,7 +94,9 @@ def rehearse(request: Recalibration) -> str:
     state = ModelState.of(request)
     with request.models.lock(state.name, LOCK, lambda: None):
         pass
-    rows = len(request.client.labelled(state.name, state.served.version, last=request.labels))
+    of_labels = isinstance(state.served, LabelBundle)
+    read = request.client.label_truths if of_labels else request.client.labelled
+    rows = len(read(state.name, state.served.version, last=request.labels))
     words = f"rehearsed: {request.client.url} serves {request.models.place}, which can be written"
     return f"{words}. {_rows_words(f'{state.name}/{state.served.version}', rows)}"
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pipeline.choices import GROUPS, LABELS, PROMOTE, Groups, Promote
 from pipeline.recalibrate.calibrator_choice import CalibratorChoice
 from pipeline.recalibrate.candidate_comparison import CandidateComparison, Rules
+from pipeline.recalibrate.label_choice import LabelChoice
 from trueodds import calibrators
 from trueodds.bundle import SHADOW, SLOTS, PublishedModels, Reason, Slot
 from trueodds.client import Client, Labelled
@@ -169,7 +170,7 @@ class RecalibrationOutcome:
     served: str
     candidate: str | None
     words: str
-    choice: CalibratorChoice | None = None
+    choice: CalibratorChoice | LabelChoice | None = None
     judgements: tuple[Judgement, ...] = ()
 
     @property

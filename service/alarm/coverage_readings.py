@@ -145,8 +145,19 @@ def _coverage_words(part: LevelCoverage, is_chosen: bool) -> str:
         how = "for one look, each label weighted by its propensity"
     return (
         f"{counts}. The coverage is {part.coverage:.2%}, with {part.confidence:.0%} confidence between"
-        f" {part.lower:.2%} and {part.upper:.2%}, {how}. Sound sets from {part.calibration_rows:,} calibration rows"
-        f" cover at least {part.floor:.2%} in 95% of calibrations."
+        f" {part.lower:.2%} and {part.upper:.2%}, {how}. {_floor_words(part)}"
+    )
+
+
+def _floor_words(part: LevelCoverage) -> str:
+    if not part.calibration_rows:
+        return (
+            "The number of calibration rows is not known, so the alarm fires if the coverage is below the level. Sound"
+            " sets of few calibration rows can be below it, too."
+        )
+    return (
+        f"Sound sets from {part.calibration_rows:,} calibration rows cover at least {part.floor:.2%} in 95% of"
+        " calibrations."
     )
 
 

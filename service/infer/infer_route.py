@@ -22,6 +22,7 @@ from service.infer.request_parameters import invalid
 from service.infer.tensors import HEADER_LENGTH
 from service.models.calls import PredictionCall
 from service.models.engine import Engine
+from service.models.label_engine import LabelEngine
 from service.predict import decoding
 from service.predict.decoding import AnswerTimer
 from service.predict.predict_route import LARGE_ANSWER
@@ -99,7 +100,7 @@ async def model_metadata(request: Request, model: str) -> Response:
     """Return the inputs and outputs of the default version.
 
     Its input is one tensor. Its outputs are calibrated probabilities, and an id per row with which you send the true
-    label.
+    label. A model of independent labels has one output, `label`: a probability for each. Ask it with POST /predict.
     """
     return await _metadata(request, model, None)
 
@@ -145,9 +146,11 @@ async def version_infer(request: Request, model: str, version: str) -> Response:
 
 async def _metadata(request: Request, model: str, version: str | None) -> Response:
     registry = runtime_of(request).registry
-    engine = await registry.engine(model, version)
-    kind, names = engine.card.input, infer_schemas.ClassNames(classes=list(engine.version.classes))
+    engine = await registry.answering(model, version)
+    kind, of_labels = engine.card.input, isinstance(engine, LabelEngine)
+    names = infer_schemas.ClassNames(classes=list(engine.card.classes), multilabel=of_labels)
     classes = len(names.classes)
+    datatypes = {"label": "FP64"} if isinstance(engine, LabelEngine) else infer_schemas.datatypes_of(engine.version)
     taken = TensorMetadata(name=kind.tensor, datatype=kind.datatype, shape=[-1, *kind.tensor_shape], parameters=kind)
     return _json(
         infer_schemas.ModelMetadata(
@@ -159,17 +162,17 @@ async def _metadata(request: Request, model: str, version: str | None) -> Respon
                 TensorMetadata(
                     name=name,
                     datatype=datatype,
-                    shape=[-1, classes] if name in infer_schemas.PER_CLASS else [-1],
+                    shape=[-1, classes] if of_labels or name in infer_schemas.PER_CLASS else [-1],
                     parameters=names if name == "label" else None,
                 )
-                for name, datatype in infer_schemas.datatypes_of(engine.version).items()
+                for name, datatype in datatypes.items()
             ],
         )
     )
 
 
 async def _ready(request: Request, model: str, version: str | None) -> Response:
-    await runtime_of(request).registry.engine(model, version)
+    await runtime_of(request).registry.answering(model, version)
     return _json(infer_schemas.ModelReady(name=model, ready=True))
 
 

@@ -65,6 +65,11 @@ class ModelReady(BaseModel):
 
 class ClassNames(BaseModel):
     classes: list[str] = Field(description="Class names in the order of the probabilities.")
+    multilabel: bool = Field(
+        default=False,
+        description="The classes are independent labels. Ask such a model with POST /predict.",
+        exclude_if=lambda value: not value,
+    )
 
 
 class TensorMetadata(BaseModel):

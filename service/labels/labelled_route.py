@@ -22,8 +22,10 @@ from starlette.responses import Response, StreamingResponse
 from service.errors import ServiceError
 from service.http import documentation
 from service.http.parameters import Served, Since, unix_ms
+from service.labels import label_matrix
 from service.runtime import runtime_of
 from service.store.rows import LabelledLogits
+from trueodds.texts import short
 
 CHUNK = 256 * 1024
 SPLIT = "val"
@@ -41,7 +43,7 @@ router = APIRouter()
         content={"application/zip": {"schema": documentation.BINARY}},
         tag="operation",
         _404="unknown model or version, or no labelled answers",
-        _422="unknown or repeated parameter, value out of range, or a version without logits",
+        _422="unknown or repeated parameter, value out of range, a version without logits, or too many labels",
         _503="no model has been served yet, or the store is not readable",
     ),
 )
@@ -65,8 +67,18 @@ async def labelled_logits(
     val_propensity (NaN where unknown), and val_tag, the place of each answer's tag in val_tag_names (-1 without a tag).
     With `shadow` there is also val_shadow_logits. Where the version's probabilities are rounded, there is also
     val_resolution: their step.
+
+    For a model of independent labels, val_logits and val_labels have a column for each label. Rows are answers with any
+    known label, in the order of their first. val_labels is -1 where a label is not known; its logit is then 0.
+    val_arrived_ms has the time of each label (0 where it is not known), and val_label_names the names.
     """
     runtime = runtime_of(request)
+    if (of := await label_matrix.questions(runtime, model, version)) is not None:
+        if shadow is not None:
+            message = f"shadow is {short(shadow)}; a model of independent labels has no shadow: leave it out"
+            raise ServiceError(422, "invalid_parameter", message)
+        file = await label_matrix.build(runtime, of, None if since is None else unix_ms(since), last)
+        return _attachment(file, f"{of.model}-{of.version}")
     source = await runtime.version(model, version)
     if not source.has_logits:
         message = (
@@ -91,7 +103,12 @@ async def labelled_logits(
                 f". A label counts when the window of its answer closes, {source.maturity.window} after the answer"
             )
         raise ServiceError(404, "no_labels", message)
-    name = quote(f"{source.model}-{source.version}-labelled.npz", safe="")
+    return _attachment(file, f"{source.model}-{source.version}")
+
+
+def _attachment(file: IO[bytes], name: str) -> Response:
+    """Return the response that streams a finished file."""
+    name = quote(f"{name}-labelled.npz", safe="")
     headers = {
         "content-length": str(file.seek(0, 2)),
         "content-disposition": f"attachment; filename*=UTF-8''{name}",

@@ -25,6 +25,8 @@ class Roles:
         self.defaults: dict[str, AnyEngine] = {}
         """Engine that answers for each model."""
         self.shadows: dict[Place, Shadow] = {}
+        self._judged_labels: dict[Place, str] = {}
+        """Recalibrated versions of models of independent labels. They are judged by the logits of the default alone."""
         self._loader, self._max_waiting = loader, max_waiting
 
     def switch(self, contents: Contents) -> None:
@@ -43,6 +45,8 @@ class Roles:
             self._end(key)
         for place in [place for place in self.shadows if place[0] not in self.defaults]:
             self.drop_shadow(place)
+        for place in [place for place in self._judged_labels if place[0] not in self.defaults]:
+            del self._judged_labels[place]
 
     def end_idle(self, meant: Collection[Key], most: int) -> None:
         """Close the least recently used engines without a role, except `most` of them."""
@@ -54,8 +58,8 @@ class Roles:
 
     def beside(self, model: str) -> list[str | None]:
         """Return the versions that shadow a model's default, by slot."""
-        found = [self.shadows.get((model, slot)) for slot in SLOTS]
-        return [shadow.version.version if shadow else None for shadow in found]
+        found = ((self.shadows.get((model, slot)), self._judged_labels.get((model, slot))) for slot in SLOTS)
+        return [shadow.version.version if shadow else of_labels for shadow, of_labels in found]
 
     def drop_shadow(self, place: Place) -> None:
         if shadow := self.shadows.pop(place, None):
@@ -80,6 +84,10 @@ class Roles:
         model, slot = place
         followed, now = self.defaults.get(model), self.shadows.get(place)
         fits = shadow is not None and followed is not None and not _unlike(shadow, followed, slot)
+        if fits and isinstance(shadow, LabelEngine) and shadow is not followed:
+            self._judged_labels[place] = shadow.key[1]
+        else:
+            self._judged_labels.pop(place, None)
         if not fits or shadow is followed or not isinstance(shadow, Engine):
             self.drop_shadow(place)
         elif now is None or now.version.version != shadow.version.version:
@@ -103,8 +111,14 @@ class Roles:
 
 def _unlike(one: AnyEngine, other: AnyEngine, slot: Slot) -> str:
     """Return why one engine cannot be judged beside another: inputs, classes or, for a calibrator, the net; else ""."""
+    if isinstance(one, LabelEngine) and isinstance(other, LabelEngine):
+        if slot != "recalibrated":
+            return "a model of independent labels has no shadows; publish it without --role shadow"
+        if one.input != other.input or one.card.classes != other.card.classes:
+            return "it takes other inputs or has other labels"
+        return "it has another net" if one.card.files[MODEL] != other.card.files[MODEL] else ""
     if isinstance(one, LabelEngine) or isinstance(other, LabelEngine):
-        return "a model of independent labels has no shadows; publish it without --role shadow"
+        return "one has independent labels and the other exclusive classes"
     if one.input != other.input or one.version.classes != other.version.classes:
         return "it takes other inputs or has other classes"
     return "it has another net" if slot == "recalibrated" and one.card.files[MODEL] != other.card.files[MODEL] else ""

@@ -20,6 +20,7 @@ from service.observe.observation_formats import check_classes
 from service.store.label_rules import names_of
 from service.store.rows import PredictionBatch, Version
 from trueodds.calibrators import Identity
+from trueodds.calibrators.conformal import SetRule
 from trueodds.errors import ConfigError, nearest
 from trueodds.inputs.sources import LOW_MASS, SourceError, from_logprobs, from_votes
 from trueodds.sums.inputs import (
@@ -92,6 +93,7 @@ def version_of(first: Observation, defaults: CallDefaults, model: str) -> Versio
         positive=defaults.positive,
         ordered=defaults.ordered,
         act_alone=None if defaults.shadow else defaults.act_alone,  # a shadow takes no actions
+        set_rules=() if defaults.set_level is None else (SetRule.of_level(defaults.set_level, defaults.set_rows or 0),),
     )
 
 
@@ -104,6 +106,15 @@ def other_form(version: Version, defaults: CallDefaults) -> str:
             f"{version.model}/{version.version} has {known}, but the call gives another; a version keeps what its first"
             " answer gave. Leave act_alone out, or send these under another version"
         )
+    if defaults.set_level is not None:
+        stated_rule = SetRule.of_level(defaults.set_level, defaults.set_rows or 0)
+        if (stated_rule,) != version.set_rules:
+            known = "no sets" if not version.set_rules else _rule_words(version.set_rules[0])
+            return (
+                f"{version.model}/{version.version} has {known}, but the call gives {_rule_words(stated_rule)}; a"
+                " version keeps what its first answer gave. Leave set_level and set_rows out, or send these under"
+                " another version"
+            )
     if defaults.ordered and not version.ordered:
         return (
             f"the classes of {version.model}/{version.version} are not ordered, but the call says so; a version keeps"
@@ -126,6 +137,12 @@ def other_form(version: Version, defaults: CallDefaults) -> str:
     )
 
 
+def _rule_words(rule: SetRule) -> str:
+    """Return what is known of the sets of another server."""
+    rows = f" of {rule.calibration_rows:,} calibration rows" if rule.calibration_rows else ""
+    return f"sets of level {rule.level:g}{rows}"
+
+
 def batch_of(
     version: Version, rows: Sequence[Observation], defaults: CallDefaults, request_id: str, audit_share: float = 0.0
 ) -> ObservedBatch:
@@ -137,6 +154,7 @@ def batch_of(
     for row in rows:
         try:
             _check_form(version, row)
+            _check_set(version, row)
             row = _as_probabilities(version, row, defaults)
             names = row.names or defaults.classes
             if names not in columns:
@@ -179,6 +197,7 @@ def batch_of(
         propensities=propensities(version.act_alone, audit_share, numbers.confidence_N, tags, given),
         confidence_sources=[row.confidence_source for row in kept],
         label_masses=[row.label_mass for row in kept],
+        sets=_packed_sets(version, kept) if version.set_rules else None,
     )
     readings = frozenset(row.sent_form for row in kept if row.sent_form)
     low = sum(row.label_mass is not None and row.label_mass < LOW_MASS for row in kept)
@@ -202,6 +221,34 @@ def _check_form(version: Version, row: Observation) -> None:
         f"{version.model}/{version.version} has {held}, but this row has {row.form}; all answers of a version have the"
         " same form. Send the row in that form, or under another version"
     )
+
+
+def _check_set(version: Version, row: Observation) -> None:
+    """Check that a row has a set if its version has sets, of the version's classes."""
+    who = f"{version.model}/{version.version}"
+    if row.members is not None and not version.set_rules:
+        cure = "give their level (set_level) with the first answer of a version"
+        raise _MisfitError(f"the row has a set, but {who} has none; {cure}")
+    if row.members is None and version.set_rules:
+        raise _MisfitError(
+            f"the row has no set, but {who} has {_rule_words(version.set_rules[0])}; send the set of each answer (an"
+            " empty one as []), or the row under another version"
+        )
+    names = names_of(version.classes)
+    if strange := [name for name in row.members or () if names.index(name) is None]:
+        near = nearest(strange[0][:100], version.classes)
+        raise _MisfitError(f"set holds {short(strange[0])}; {who} has the classes {quotes(version.classes, 5)}.{near}")
+
+
+def _packed_sets(version: Version, rows: Sequence[Observation]) -> list[bytes]:
+    """Return the sets of rows: a bit for each class."""
+    names, inside_NC = names_of(version.classes), np.zeros((len(rows), len(version.classes)), bool)
+    for n, row in enumerate(rows):
+        for name in row.members or ():
+            place = names.index(name)
+            assert place is not None
+            inside_NC[n, place] = True
+    return [bits.tobytes() for bits in np.packbits(inside_NC, axis=1)]
 
 
 def _as_probabilities(version: Version, row: Observation, defaults: CallDefaults) -> Observation:
@@ -434,4 +481,5 @@ def _digests(rows: list[Observation], numbers: _Numbers) -> list[bytes | None]:
 
 def _details(row: Observation) -> list[str | float | None]:
     details = [row.version, row.tag, row.created_ms if row.has_time else None, row.propensity]
-    return details if row.confidence_source is None else [*details, row.confidence_source]
+    details += [] if row.confidence_source is None else [row.confidence_source]
+    return details if row.members is None else [*details, *sorted(row.members)]

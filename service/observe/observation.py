@@ -39,6 +39,7 @@ ALLOWED = (
     "time",
     "propensity",
     "confidence_source",
+    "set",
 )
 """Keys of a row."""
 AHEAD_MS = 60_000
@@ -89,6 +90,10 @@ class CallDefaults:
     resolution: Resolution | None = None
     """Resolution of the probabilities. None: the one that the version has, or that its rows show."""
     confidence_source: ConfidenceSource | None = None
+    set_level: float | None = None
+    """Level of the conformal sets of the rows. None: they have none."""
+    set_rows: int | None = None
+    """Number of calibration rows of these sets. None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,8 @@ class Observation:
     """Share of the token probability that fell on the classes, for log-probabilities."""
     sent_form: Form | None = None
     """Form that was sent, if it was read as another one."""
+    members: tuple[str, ...] | None = None
+    """Classes of the row's conformal set. None: it has none."""
 
 
 class NamedNumbers(NamedTuple):
@@ -168,7 +175,18 @@ def _read(row: int, value: Mapping[str, Any], defaults: CallDefaults) -> Observa
         propensity=check_propensity(value.get("propensity"), "propensity"),
         confidence_source=source,
         sent_form=sent_form,
+        members=_members(value.get("set")),
     )
+
+
+def _members(value: Any) -> tuple[str, ...] | None:
+    """Return the classes of a conformal set, which may be empty; None without a set."""
+    if value is None:
+        return None
+    names = list(map(as_name, value)) if isinstance(value, list) else [None]
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise RowError(f'set is {short(value)}; expected a list of different class names, such as ["a", "b"] or []')
+    return tuple(map(str, names))
 
 
 def _source(value: Mapping[str, Any], form: Form, defaults: CallDefaults) -> ConfidenceSource | None:

@@ -29,7 +29,7 @@ from trueodds.texts import alike, as_name, short
 
 DEFAULT_KEYS = tuple(field.name for field in fields(CallDefaults) if field.name != "now_ms")
 """Keys of a JSON body for all rows, beside `observations`."""
-TABLE = tuple(name for name in ALLOWED if name not in ("probabilities", "logits", "logprobs", "votes"))
+TABLE = tuple(name for name in ALLOWED if name not in ("probabilities", "logits", "logprobs", "votes", "set"))
 """Columns of a table that are not classes."""
 NO_CLASSES = ("label", "correct")
 """Columns for true labels in other tables. They are not taken for classes."""
@@ -59,11 +59,13 @@ def defaults_of(
     ordered: bool = False,
     confidence_source: ConfidenceSource | None = None,
     resolution: str | None = None,
+    set_level: float | None = None,
+    set_rows: int | None = None,
 ) -> CallDefaults:
     """Return the values that a query gives for all rows. Class names are separated by commas and quoted as in CSV.
 
     Raises:
-        ServiceError: 422 for invalid class names or an invalid tag.
+        ServiceError: 422 for invalid class names, an invalid tag, or an invalid level or number of rows of sets.
     """
     names = None
     if classes is not None:
@@ -90,7 +92,23 @@ def defaults_of(
         ordered=ordered,
         confidence_source=confidence_source,
         resolution=None if resolution is None else resolution_of(resolution),
+        **sets_of(set_level, set_rows),
     )
+
+
+def sets_of(level: Any, rows: Any) -> dict[str, Any]:
+    """Check the level of conformal sets, and the number of their calibration rows.
+
+    Raises:
+        ServiceError: 422 for other values, or for rows without a level.
+    """
+    if level is not None and not (type(level) is float and 0 < level < 1):
+        raise ServiceError(422, "invalid_parameter", f"set_level is {short(level)}; allowed is (0, 1), such as 0.9")
+    if rows is not None and not (type(rows) is int and 1 <= rows < 2**53):
+        raise ServiceError(422, "invalid_parameter", f"set_rows is {short(rows)}; allowed are whole numbers from 1")
+    if rows is not None and level is None:
+        raise ServiceError(422, "invalid_parameter", "set_rows is given without set_level; give both, or set_level")
+    return {"set_level": level, "set_rows": rows}
 
 
 def resolution_of(value: Any) -> Resolution:
@@ -180,6 +198,8 @@ def _with_body(tree: dict[str, Any], defaults: CallDefaults) -> CallDefaults:
             raise ServiceError(422, "invalid_parameter", str(error)) from None
     if "act_alone" in beside:
         beside["act_alone"] = promise_of(beside["act_alone"])
+    if {"set_level", "set_rows"} & beside.keys():
+        beside |= sets_of(beside.get("set_level", defaults.set_level), beside.get("set_rows", defaults.set_rows))
     if "positive" in beside:
         beside["positive"] = as_name(beside["positive"])
         if not isinstance(beside["positive"], str):

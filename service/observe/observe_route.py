@@ -14,7 +14,14 @@ from service.http import documentation, json_body
 from service.http.error_answers import RefusedRowsError
 from service.observe import observation_formats, observe_schemas
 from service.observe.observation import CallDefaults, Form
-from service.observe.observe_schemas import READINGS, RESOLUTION, ObservationSummary, ObservedDecision
+from service.observe.observe_schemas import (
+    READINGS,
+    RESOLUTION,
+    SET_LEVEL,
+    SET_ROWS,
+    ObservationSummary,
+    ObservedDecision,
+)
 from service.observe.parquet import PARQUET, ParquetFiles
 from service.observe.storing import Storing
 from service.predict.options import MAX_TAG
@@ -87,6 +94,8 @@ async def observe(
         Query(description="Source of the confidences of rows that name none, by which the report can be split."),
     ] = None,
     resolution: Annotated[str | None, Query(description=RESOLUTION)] = None,
+    set_level: Annotated[float | None, Query(description=SET_LEVEL)] = None,
+    set_rows: Annotated[int | None, Query(description=SET_ROWS)] = None,
     form: Annotated[
         Form, Query(description="Kind of numbers in the columns of classes, in CSV and Parquet.")
     ] = "probabilities",
@@ -108,7 +117,18 @@ async def observe(
     """
     runtime, media_type = runtime_of(request), json_body.media_type(request)
     defaults = observation_formats.defaults_of(
-        model, version, classes, positive, tag, shadow, act_alone, ordered, confidence_source, resolution
+        model,
+        version,
+        classes,
+        positive,
+        tag,
+        shadow,
+        act_alone,
+        ordered,
+        confidence_source,
+        resolution,
+        set_level,
+        set_rows,
     )
     if media_type == json_body.JSON:
         return await _take_json(request, runtime, defaults)

@@ -73,6 +73,14 @@ RESOLUTION = (
     "Step of rounded probabilities, such as 0.01, or exact. A version keeps the first one. Without it, the"
     " service infers the step from the first call with rows that do not sum to 1; until then probabilities are exact."
 )
+SET_LEVEL = (
+    "Level of the rows' conformal sets (`set`, in JSON and NDJSON), such as 0.9. Give it with the version's first"
+    " answer. The report then has their coverage, and an alarm watches it."
+)
+SET_ROWS = (
+    "Number of calibration rows of these sets. The alarm then allows for their chance. Without it, a coverage below"
+    " the level fires it."
+)
 READINGS: dict[Form, str] = {
     "logprobs": LOGPROBS_READING,
     "verbalised": VERBALISED_READING,
@@ -134,6 +142,7 @@ _KEYS: dict[str, dict[str, Any]] = {
         "enum": list(SOURCES),
         "description": "Source of the confidence. Logprobs, verbalised and votes tell it.",
     },
+    "set": list_of(_CLASS, uniqueItems=True, description="Classes of the answer's conformal set. It may be empty."),
 }
 assert tuple(_KEYS) == ALLOWED
 _ROW = object_of(_KEYS, ["id"])
@@ -159,6 +168,8 @@ _ROWS = object_of(
         "tag": {**_TAG, "description": "Tag of rows that name none."},
         "confidence_source": {"enum": list(SOURCES), "description": "Source of rows that name none."},
         "resolution": {"oneOf": [TEXT, {"type": "number"}], "description": RESOLUTION},
+        "set_level": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "description": SET_LEVEL},
+        "set_rows": {"type": "integer", "minimum": 1, "description": SET_ROWS},
         "shadow": {"type": "boolean", "description": "The answers are those of the model's shadow."},
     },
     ["observations"],

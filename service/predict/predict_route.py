@@ -175,6 +175,7 @@ def encode_labels(result: LabelResult, options: PredictOptions, engine: LabelEng
 def sets_part(answers: SetAnswers) -> Sets:
     """Describe the sets of an answer."""
     rule = answers.rule
+    assert rule.method != "given"  # no bundle has sets of another server
     return {
         "level": rule.level,
         "method": rule.method,

@@ -26,6 +26,7 @@ from service.alarm import (
 )
 from service.http import documentation
 from service.http.parameters import Moment
+from service.labels.live_shares import shares_since
 from service.report import pages
 from service.report.data import CheckData, ReportData, read, read_checks
 from service.report.notes import (
@@ -155,6 +156,9 @@ async def calibration_report(
 ) -> Response:
     """Return the calibration of the labelled answers, beside the offline test values, and the limits of the labels.
 
+    With `since`, `class_shares` are estimated for any number of classes and for observed versions. Their reference rows
+    are the answers with a label from before.
+
     The answer is JSON, or a page for a browser. The intervals hold for a single look at a fixed number of labels. Only
     the interval of the signed gap and the alarm stay valid if you look repeatedly. `estimands` says what each number
     estimates.
@@ -171,6 +175,8 @@ async def calibration_report(
     check_costs(query, subject)
     data = await read(runtime, request.app.state.recent, subject, query)
     report = await asyncio.to_thread(compose, data, subject, query, runtime.settings, str(request.base_url))
+    if report.class_shares is None and query.since_ms is not None and not query.window.is_group and query.last is None:
+        report.class_shares = await shares_since(runtime, subject, query.since_ms, query.until_ms, query.options.level)
     if is_off(report) and query.last is None:
         places = await read_checks(runtime.store, subject, query, data)
         positive = report.positive is not None

@@ -297,10 +297,11 @@ def _expected(states: Sequence[VersionState]) -> list[Metric]:
 
 def _class_shares(states: Sequence[VersionState]) -> list[Metric]:
     texts = {
-        "share": "Share of a class among the answers by EM, if only the class shares changed; no series if unknown",
+        "share": "Share of a class among the answers by EM, if only the class shares changed; no series if unknown."
+        " Without reference rows in the card: of the last 24 hours, with the labelled answers before as the reference",
         "share_lower": "Lower end of the 95% interval of that share",
         "share_upper": "Upper end of the 95% interval of that share",
-        "share_reference": "Share of the class among the rows that fitted the calibrator",
+        "share_reference": "Share of the class among the reference rows",
     }
     families = [
         GaugeMetricFamily(f"trueodds_class_{name}", text, labels=[*KEY, "class"]) for name, text in texts.items()

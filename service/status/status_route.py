@@ -30,6 +30,7 @@ from service.alarm.readings import Standing, standing
 from service.http import documentation, error_answers, keys
 from service.http.json_body import JSON
 from service.http.parameters import prefers_html
+from service.labels.live_shares import shares_of_last_day
 from service.models.model_schemas import Models, stored_models
 from service.runtime import Runtime, runtime_of
 from service.status.gauges import Gauges, VersionState, choose_versions
@@ -206,13 +207,14 @@ async def _read_expectation(
     """Return the expected results of a version's answers without a label, and the class shares of its answers."""
     name = version.positive
     if name is None and version.act_alone is None:
-        return (), None
+        return (), await shares_of_last_day(runtime, version)
     positive = None if name is None else PositiveSums(name, await runtime.store.read_sums(*version.key, positive=True))
     options = ReportOptions(alert_threshold=runtime.settings.alert_threshold)
     refuted = None if state == "quiet" else "the calibration error is within the tolerance"
     of_all = None if positive is None else positive.sums
     expected = await asyncio.to_thread(expected_of, version, options, refuted, sums, positive, sums, of_all)
-    return tuple(expected), await asyncio.to_thread(class_shares_of, version, options, positive)
+    shares = await asyncio.to_thread(class_shares_of, version, options, positive)
+    return tuple(expected), shares or await shares_of_last_day(runtime, version)
 
 
 @router.get("/", include_in_schema=False)

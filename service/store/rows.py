@@ -154,6 +154,8 @@ class PredictionBatch:
     """Sources of the confidences. None: not stated for any row."""
     label_masses: list[float | None] | None = None
     """Shares of the token probability on the classes. None: no row has one."""
+    sets: list[bytes] | None = None
+    """Conformal sets of observed answers: a bit for each class, as `numpy.packbits` packs them. None: without sets."""
 
     def rows(self, which: slice) -> PredictionBatch:
         """Return a slice of the answers as a batch."""
@@ -326,6 +328,8 @@ class LabelledLogits:
     """Chance of each answer to get its label; NaN if unknown."""
     tags: list[str | None]
     """Tags of the answers."""
+    arrived_ms_N: Integers
+    """Time at which each label arrived or, with a maturity window, from which it counts."""
     shadow_logits_NC: npt.NDArray[np.float32] | None = None
     """Logits of the requested shadow on the same inputs."""
 

@@ -319,3 +319,20 @@ def test_groups_without_an_order_of_rows_are_refused(groups: Any) -> None:
     fitted = calibrators.GroupTemperature(1.5, ["1", "2"], [-0.7, 0.9], [60, 40], 0.4)
     with pytest.raises(ValueError, match="allowed is a sequence with the name of each row's group"):
         fitted([[2.0, 0.0], [0.0, 2.0]], groups=groups)
+
+
+@pytest.mark.parametrize("count", [100, 1000])
+def test_a_group_that_contradicts_its_logits_leaves_the_others_their_temperature(count: int) -> None:
+    """Its labels are most often those of the lowest logit. One temperature of all rows would stop at its end."""
+    rng = np.random.default_rng(0)
+    z_NC = rng.normal(0, 3, (1000 + count, 3))
+    p_NC = np.exp(z_NC * np.where(np.arange(1000 + count) < 1000, 0.5, -0.8)[:, None])
+    p_NC /= p_NC.sum(axis=1, keepdims=True)
+    y_N = (p_NC.cumsum(axis=1) > rng.random((len(z_NC), 1))).argmax(axis=1)
+    tags = ["sound"] * 1000 + ["inverted"] * count
+    fitted = calibrators.fit(z_NC, y_N, "group_temperature", groups=tags)
+    assert isinstance(fitted, GroupTemperature) and fitted.bound is None
+    assert fitted.temperatures["sound"] == pytest.approx(2, abs=0.3) and fitted.temperatures["inverted"] > 50
+    assert any("Groups 'inverted' have temperatures near the end" in words for words in fitted.warnings) == (
+        count == 1000
+    )

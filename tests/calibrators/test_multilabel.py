@@ -17,6 +17,7 @@ from trueodds import calibrators
 from trueodds.calibrators import FitError, MultilabelPlatt, Platt
 from trueodds.calibrators.affine.label_platt import cross_fit
 from trueodds.calibrators.affine.label_shrinkage import PRIOR_SPREAD, Shrinkage
+from trueodds.calibrators.affine.label_slopes import slope_intervals
 from trueodds.cli import COMMANDS, main
 from trueodds.errors import ConfigError
 from trueodds.files import FileError
@@ -123,7 +124,7 @@ def test_separable_and_turned_labels_stay_finite_with_a_warning() -> None:
 
 
 def test_small_logits_get_a_warning_that_names_their_size() -> None:
-    z_NL, truth_NL = rows(200)
+    z_NL, truth_NL = rows(2000)
     (warning,) = MultilabelPlatt.fit(z_NL / 100, truth_NL).warnings
     assert "or are too small: multiply them by a constant" in warning
     assert not MultilabelPlatt.fit(z_NL, truth_NL).warnings
@@ -335,3 +336,55 @@ def test_turned_tiny_large_and_shifted_logits_reach_the_optimum(size: float, shi
     assert value_and_gradient(ours)[0] == pytest.approx(least.fun, abs=1e-3)
     known_NL, p_NL = ~np.isnan(truth_NL), MultilabelPlatt.fit(z_NL, truth_NL)(z_NL)
     assert (p_NL - truth_NL)[known_NL].mean() == pytest.approx(0, abs=0.01)
+
+
+def test_the_intervals_of_slopes_are_those_of_a_logistic_regression() -> None:
+    """The same maximum by another optimiser and the same standard error; coverage in a small simulation."""
+    rng, covered = np.random.default_rng(0), 0
+    z_NL = rng.normal(-3, 2, (300, 2))
+    truth_NL = (rng.random(z_NL.shape) < expit(0.4 * z_NL + [1, 0])).astype(float)
+    truth_NL[rng.random(z_NL.shape) < 0.3] = np.nan
+    lower_L, upper_L = slope_intervals(z_NL, truth_NL)
+    for label in range(2):
+        known_N = ~np.isnan(truth_NL[:, label])
+        z_M, y_M = z_NL[known_N, label], truth_NL[known_N, label]
+
+        def loss(theta: Any, z_M: Any = z_M, y_M: Any = y_M) -> float:
+            eta_M = theta[0] * z_M + theta[1]
+            return float((np.logaddexp(0, eta_M) - y_M * eta_M).sum())
+
+        best = minimize(loss, [0.1, 0.0], method="BFGS", options={"gtol": 1e-6})
+        p_M = expit(best.x[0] * z_M + best.x[1])
+        design = np.stack([z_M, np.ones(len(z_M))], axis=1)
+        error = np.sqrt(np.linalg.inv((design * (p_M * (1 - p_M))[:, None]).T @ design)[0, 0])
+        assert (lower_L[label] + upper_L[label]) / 2 == pytest.approx(best.x[0], abs=1e-3)
+        assert (upper_L[label] - lower_L[label]) / 2 == pytest.approx(1.96 * error, rel=1e-2)
+    for _ in range(100):
+        z_NL = rng.normal(0, 1.5, (150, 1))
+        low, high = slope_intervals(z_NL, (rng.random((150, 1)) < expit(0.5 * z_NL - 1)).astype(float))
+        covered += bool(low[0] <= 0.5 <= high[0])
+    assert covered >= 90
+
+
+def test_a_fit_names_labels_that_the_logits_do_not_tell() -> None:
+    rng = np.random.default_rng(1)
+    z_NL = rng.normal(0, 2, (600, 3))
+    truth_NL = (rng.random(z_NL.shape) < expit(z_NL)).astype(float)
+    assert MultilabelPlatt.fit(z_NL, truth_NL).warnings == ()
+    swapped = MultilabelPlatt.fit(z_NL, truth_NL[:, [1, 0, 2]], classes=["a", "b", "c"]).warnings
+    assert any(words.startswith("labels a, b with a slope whose 95% interval includes 0") for words in swapped)
+    turned = MultilabelPlatt.fit(z_NL, np.column_stack([1 - truth_NL[:, 0], truth_NL[:, 1:]])).warnings
+    assert turned == ("label 0 with a slope of 0: higher logits do not mean more true rows.",)
+    few = truth_NL.copy()
+    few[9:, 1] = np.nan  # too few rows to say anything
+    told = MultilabelPlatt.fit(z_NL, few[:, [1, 0, 2]]).warnings
+    assert [words[:8] for words in told if "interval" in words] == ["label 1 "]
+
+
+@pytest.mark.parametrize("mean", [-200.0, 60.0])
+def test_a_fit_says_that_logits_far_from_0_leave_no_slopes(mean: float) -> None:
+    rng = np.random.default_rng(2)
+    z_NL = rng.normal(0, 1, (400, 3))
+    truth_NL = (rng.random(z_NL.shape) < expit(z_NL)).astype(float)
+    assert "The logits lie far from 0" in MultilabelPlatt.fit(z_NL + mean, truth_NL).warnings[0]
+    assert MultilabelPlatt.fit(z_NL - 4, truth_NL).warnings == ()

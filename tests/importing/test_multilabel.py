@@ -208,3 +208,12 @@ def test_publishing_by_the_command(imported: LabelBundle, tmp_path: Path, capsys
     assert main(["versions", "--models", str(tmp_path / "models")]) == 0
     listed, nll = capsys.readouterr().out, imported.card.metrics["after"]["whole"]["nll"]
     assert f", NLL {nll:.4f}" in listed and "multilabel_platt, imported, ECE" in listed
+
+
+def test_labels_in_the_wrong_order_are_named(tmp_path: Path) -> None:
+    """The logits of rain and snow are correlated with each other's labels by chance only."""
+    model, rows = tagger(tmp_path / "tagger.onnx"), table(tmp_path / "rows.csv", *rows_of(1500))
+    words = [model, "--multi-label", "--labelled", rows, "--out", tmp_path / "out", "--classes"]
+    assert command(*words, "fog,snow,rain") == 0
+    (note,) = [note for note in load_bundle(tmp_path / "out" / "tagger" / "bundle").card.notes if "do not rise" in note]
+    assert "fog" in note and "Check that --classes names the labels in the order of the model's outputs" in note

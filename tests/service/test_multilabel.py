@@ -192,12 +192,7 @@ def test_options_of_classes_are_refused(client: Client, name: str, value: str) -
 
 @pytest.mark.parametrize(
     "path",
-    [
-        "/calibration-report",
-        "/calibration-report?model=tagger",
-        "/v2/models/tagger",
-        "/admin/labelled.npz?model=tagger",
-    ],
+    ["/calibration-report", "/calibration-report?model=tagger"],
 )
 def test_doors_of_classes_refuse_the_model(client: Client, path: str) -> None:
     answered(client, rows(1))
@@ -205,6 +200,16 @@ def test_doors_of_classes_refuse_the_model(client: Client, path: str) -> None:
     text = words["error"]["message"] if isinstance(words["error"], dict) else words["error"]
     assert "tagger has independent labels" in text and "tagger-rain" in text
     assert client.refusal("/feedback", {"id": "x" * 8, "model": "tagger", "label": "rain"}, 404)
+    infer = {"inputs": [{"name": "features", "datatype": "FP32", "shape": [1, 2], "data": [0, 0]}]}
+    assert "tagger has independent labels" in client.send("/v2/models/tagger/infer", infer, status=422)["error"]
+
+
+def test_the_metadata_name_input_and_labels(client: Client) -> None:
+    found = client.read("/v2/models/tagger")
+    assert found["inputs"][0]["parameters"]["features"] == ["heat", "damp"]
+    (output,) = found["outputs"]
+    assert (output["shape"], output["parameters"]) == ([-1, 3], {"classes": [*NAMES], "multilabel": True})
+    assert client.read("/v2/models/tagger/ready")["ready"]
 
 
 def test_doors_of_people_work_for_the_model(client: Client) -> None:

@@ -61,6 +61,7 @@ def _metrics(description: Description, calibrator: MultilabelPlatt) -> str:
     before, after = metrics.get("before"), metrics.get("after")
     if not (isinstance(before, dict) and isinstance(after, dict)):
         return "No metrics were given when the bundle was written."
+    rows_of = "live labelled answers" if "recalibration" in description.training else "test rows"
     head = ("all labels", "before calibration", "after")
     pooled = [(words, *(_number(one["whole"].get(name)) for one in (before, after))) for name, words in POOLED.items()]
     slopes, offsets = np.asarray(calibrator.slope_L).tolist(), np.asarray(calibrator.offset_L).tolist()
@@ -72,7 +73,7 @@ def _metrics(description: Description, calibrator: MultilabelPlatt) -> str:
     of_labels = ("label", "slope", "offset", *OF_LABEL.values(), "off by more than chance")
     return "\n".join(
         [
-            f"Measured on {metrics['n']:,} test rows with {after['pairs']:,} known truths. The fit did not see them.",
+            f"Measured on {metrics['n']:,} {rows_of} with {after['pairs']:,} known truths. The fit did not see them.",
             "",
             markdown_table(head, pooled),
             "",

@@ -33,7 +33,10 @@ from trueodds.calibrators import Calibrator, MultilabelPlatt
 from trueodds.processes.choices import DEFAULT, MODELS, RECALIBRATED, SHADOW, WAITING, Role, Slot
 
 T = TypeVar("T")
-NO_SHADOWS = "holds a model of independent labels, which has no shadow; publish it as the served version"
+NO_SHADOWS = (
+    "holds a model of independent labels, which has no shadow; publish it as the served version, or put a calibrator"
+    " for the served net into the slot recalibrated"
+)
 
 
 @dataclass(frozen=True)
@@ -167,11 +170,12 @@ class PublishedModels:
                 f" answering (/calibration-report?model={shadow_of(name)}). {query} {judge}. {promote}"
             )
         if self.version_of(name, RECALIBRATED) == version:
-            return (
-                f"{this} is a calibrator for {default}, which answers for {name}: it is applied to the same logits"
-                f" without answering (/calibration-report?model={shadow_of(name, RECALIBRATED)}). {query} {judge}."
-                f" {promote}"
-            )
+            report = f"/calibration-report?model={shadow_of(name, RECALIBRATED)}"
+            applied = f"applied to the same logits without answering ({report})"
+            if self.summary(name, version)[0].multilabel:
+                applied = "compared by the logits of the labelled answers"
+            about = f"{this} is a calibrator for {default}, which answers for {name}: it is {applied}"
+            return f"{about}. {query} {judge}. {promote}"
         if self.version_of(name, WAITING) == version:
             return (
                 f"{this} waits behind {shadow}, the shadow of {name}: it becomes the shadow"
@@ -282,10 +286,11 @@ class PublishedModels:
             beside: The version that must still answer now.
 
         Raises:
-            BundleError: The version answers itself, or `beside` no longer answers.
+            BundleError: The version answers itself, `beside` no longer answers, or a model of independent labels should
+                be the shadow.
         """
         key = name, version
-        if isinstance(load_bundle(self.version_folder(name, version)), LabelBundle):
+        if slot != RECALIBRATED and isinstance(load_bundle(self.version_folder(name, version)), LabelBundle):
             raise BundleError(f"{name}/{version} {NO_SHADOWS}")
         self._change(name, Reason.of(why, who), lambda draft: draft.shadow(key, slot, since_ms, beside))
 

@@ -155,7 +155,7 @@ def import_model(arguments: argparse.Namespace, name: str, folder: Path, options
         f"{about}; {plural(outcome.calibration, 'calibration row')}, {plural(outcome.after.n, 'test row')}",
         *(f"note: {note}" for note in card.notes),
         "",
-        *_comparison(outcome.bundle.calibrator, outcome.before, outcome.after, "the card has all labels"),
+        *comparison_lines(outcome.bundle.calibrator, outcome.before, outcome.after, "the card has all labels"),
         "",
         " ".join(
             [_shared_curve(outcome.bundle.calibrator), outcome.after.reading, *outcome.bundle.calibrator.warnings]
@@ -188,19 +188,31 @@ def _lines(
     return [
         about,
         "",
-        *_comparison(calibrator, before, after, "calibrator.json, report-after.html"),
+        *comparison_lines(calibrator, before, after, "calibrator.json, report-after.html"),
         "",
         " ".join([*kept, _shared_curve(calibrator), after.reading, *calibrator.warnings]),
     ]
 
 
-def _comparison(
-    calibrator: MultilabelPlatt, before: MultilabelReport, after: MultilabelReport, where_all: str
+def comparison_lines(
+    calibrator: MultilabelPlatt,
+    before: MultilabelReport,
+    after: MultilabelReport,
+    where_all: str,
+    names: tuple[str, str] = ("  no calibration", "* multilabel_platt"),
 ) -> list[str]:
-    """Format the comparison: all labels, then each label with its curve."""
+    """Format the comparison of two calibrations: all labels, then each label with its curve.
+
+    Args:
+        calibrator: The calibrator of `after`.
+        before: Report before it.
+        after: Report after it.
+        where_all: Place of the labels that are not printed.
+        names: Names of the two calibrations.
+    """
     head = ("", "log loss", "95% interval", "Brier", "ECE estimate", "95% interval", "labels marked")
     rows = [head]
-    for name, one in (("  no calibration", before), ("* multilabel_platt", after)):
+    for name, one in zip(names, (before, after), strict=True):
         whole, marked = one.whole, sum(label.more_than_chance for label in one.by_label)
         rows.append(
             (

@@ -1,9 +1,10 @@
 """Send a data set to a running service as live traffic, with late and missing labels and with drift.
 
 Rows (images, vectors or texts) are drawn with replacement and arrive at random times (Poisson). The true label of each
-follows after a random delay, or never. Every few seconds a line shows numbers of the service's report: accuracy and ECE
-of all labels so far, the 95th percentile of a calibrated model's ECE ("by chance"), and the alarm with its evidence and
-its threshold. Ctrl-C ends the replay; labels that are due are still sent.
+follows after a random delay, or never. For a model of independent labels, y_test has a column for each label (0, 1 or
+NaN), and each truth is sent or not by itself. Every few seconds a line shows numbers of the service's report: accuracy
+and ECE of all labels so far, the 95th percentile of a calibrated model's ECE ("by chance"), and the alarm with its
+evidence and its threshold. Ctrl-C ends the replay; labels that are due are still sent.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ def _replay(arguments: argparse.Namespace, stop: Stop) -> bool:
     with Caller(arguments.url, **named, keys=keys, patience=arguments.patience, say=say, is_stopped=stop) as caller:
         model = caller.signature()
         source = read(arguments.data, model, arguments.split)
-        stream = Stream(
-            source, arguments.rate, arguments.delay, drift, tuple(arguments.tag), len(model.classes), arguments.seed
-        )
+        # A label of exclusive classes is replaced by another class, independent labels by those of another row
+        classes = len(source) if model.multilabel else len(model.classes)
+        stream = Stream(source, arguments.rate, arguments.delay, drift, tuple(arguments.tag), classes, arguments.seed)
         who = "/".join(caller.answering or ())
         say(f"{plural(len(source), source.noun)} of {source.name} to {who} at {caller.url}")
         return Replay(caller, stream, plan, say, stop).run()

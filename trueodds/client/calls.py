@@ -25,6 +25,7 @@ from trueodds.client.decisions import DecisionSummary, Pair, pair_of
 from trueodds.client.decisions import chunks as decision_chunks
 from trueodds.client.decisions import summary_of as decision_summary
 from trueodds.client.instances import Instance, instances_of
+from trueodds.client.label_truths import LabelTruths
 from trueodds.client.labelled import NO_ROWS, Labelled
 from trueodds.client.labels import label_rows
 from trueodds.client.observations import observation_rows, shared_options
@@ -351,6 +352,9 @@ class Calls:
                 "verbalised" (a number such as 0.85 or "85%", with `predicted`), or "votes" (counts by class).
                 `confidence_source`, or `confidence_sources` for each answer: where the confidence comes from.
                 `resolution`: step of rounded probabilities, such as 0.01, or "exact"; the version keeps the first one.
+                `sets`: the conformal set of each answer, as a list of class names. `set_level`: their level, such as
+                0.9. `set_rows`: the number of their calibration rows. The level and the rows are required with the
+                first answers of a version.
 
         Returns:
             The number of answers by outcome.
@@ -553,6 +557,36 @@ class Calls:
                 return Labelled.none(shadow=shadow is not None)
             file.seek(0)
             return Labelled.read(file, answer.headers, last, shadow=shadow is not None)
+
+    @Call
+    def label_truths(
+        self, model: str, version: str, *, last: int | None = None, since: datetime | None = None
+    ) -> Steps[LabelTruths]:
+        """Read the labelled answers of a version of independent labels, to fit a calibrator.
+
+        An empty result is no error. The service may require the admin key.
+
+        Args:
+            model: Name of the model.
+            version: Version that gave the answers.
+            last: Only the answers whose first labels arrived last, as many as this number.
+            since: Only answers given since then.
+
+        Returns:
+            Logits and truths with a column for each label, in the order of each answer's first label.
+        """
+        query = {"model": model, "version": version, "last": last}
+        if since is not None:
+            query["since"] = since.isoformat(timespec="milliseconds")
+        with naming(Path(tempfile.gettempdir())), tempfile.TemporaryFile() as file:
+            try:
+                answer = yield from self._endpoint.exchange("GET", "/admin/labelled.npz", query=query, file=file)
+            except CallError as error:
+                if error.code not in NO_ROWS:
+                    raise
+                return LabelTruths.none()
+            file.seek(0)
+            return LabelTruths.read(file, answer.headers, last)
 
     @Call
     def predictions(

@@ -68,6 +68,9 @@ class Labelled:
         names = ["val_logits", "val_labels", "val_created_ms", "val_propensity", *["val_shadow_logits"] * shadow]
         try:
             with np.load(file, allow_pickle=False) as arrays:
+                if "val_label_names" in arrays:
+                    message = "the model has independent labels; read them with client.label_truths"
+                    raise CallError("multi_label", message)
                 rows: list[Any] = [arrays[name][-last:] if last else arrays[name] for name in names]
                 step = arrays["val_resolution"].item() if "val_resolution" in arrays else None
                 resolution = EXACT if step is None else Resolution(step)

@@ -79,6 +79,8 @@ def _add_columns(columns: dict[str, Sequence[Any] | Array], options: ObserveOpti
     for name, key in _COLUMNS.items():
         if (values := options.get(name)) is not None:
             columns[key] = [plain_time(value) for value in without_tensors(values)]
+    if (sets := options.get("sets")) is not None:
+        columns["set"] = [[str(as_name(name)) for name in members] for members in sets]
     if len({len(column) for column in columns.values()}) > 1:
         lengths = ", ".join(f"{len(column):,} of {name}" for name, column in columns.items())
         raise ConfigError(f"there are {lengths}; expected the same number of each")
@@ -150,6 +152,7 @@ def shared_options(options: ObserveOptions) -> dict[str, Any]:
         query["confidence_source"] = source
     if (promise := options.get("act_alone")) is not None:
         query["act_alone"] = promise
+    query |= {name: value for name in ("set_level", "set_rows") if (value := options.get(name)) is not None}
     return query
 
 

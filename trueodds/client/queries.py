@@ -20,8 +20,8 @@ class PredictOptions(TypedDict, total=False):
 class ObserveOptions(TypedDict, total=False):
     """Options of `observe`.
 
-    `logits`, `form`, `classes`, `ordered`, `positive`, `act_alone`, `shadow`, `confidence_source` and `resolution` hold
-    for all rows; the other options have one value for each row.
+    `logits`, `form`, `classes`, `ordered`, `positive`, `act_alone`, `shadow`, `confidence_source`, `resolution`,
+    `set_level` and `set_rows` hold for all rows; the other options have one value for each row.
     """
 
     predicted: Iterable[str | int] | None
@@ -39,6 +39,9 @@ class ObserveOptions(TypedDict, total=False):
     confidence_source: Literal["native", "logprob", "verbalised", "votes"] | None
     confidence_sources: Iterable[str | None] | None
     resolution: float | Literal["exact"] | None
+    sets: Iterable[Iterable[str]] | None
+    set_level: float | None
+    set_rows: int | None
 
 
 class ReportQuery(TypedDict, total=False):

@@ -15,6 +15,7 @@ import scipy
 
 from trueodds.bundle import MODEL, BundleError, Description, LabelBundle
 from trueodds.calibrators import MultilabelPlatt
+from trueodds.calibrators.affine.label_slopes import slope_intervals
 from trueodds.errors import ConfigError
 from trueodds.files import write_bytes
 from trueodds.importing.errors import LabelledRowsError, ModelFileError
@@ -98,7 +99,7 @@ def import_labels(
     )
     features = servable.kind.features if isinstance(servable.kind, VectorInput) else ()
     renamed = [note for rows in (labelled, test) if rows and features for note in rows.notes(features)]
-    notes = [*servable.notes, *renamed, *_gain_notes(before, after)]
+    notes = [*servable.notes, *renamed, *_gain_notes(before, after), *_order_notes(fitting, names)]
     description = Description(
         name=name,
         classes=list(names),
@@ -166,6 +167,20 @@ def _gain_notes(before: MultilabelReport, after: MultilabelReport) -> list[str]:
     if was is None or now is None or now < was:
         return []
     return [f"The calibrator does not lower the log loss on the test rows: {was:.4f} before, {now:.4f} after."]
+
+
+def _order_notes(split: _Split, names: Sequence[str]) -> list[str]:
+    """Return a note if outputs tell nothing about their labels: they may be named in the wrong order."""
+    lower_L, upper_L = slope_intervals(split.z_NL, split.truth_NL)
+    wrong = [name for name, low in zip(names, lower_L, strict=True) if low <= 0]
+    if not wrong:
+        return []
+    ends = [(low, high) for low, high in zip(lower_L, upper_L, strict=True) if low <= 0]
+    shown = ", ".join(f"{name} {low:.2f} to {high:.2f}" for name, (low, high) in zip(wrong[:5], ends, strict=False))
+    return [
+        f"Outputs whose logits do not rise with their label: {shown} (95% interval of the slope). Check that --classes"
+        " names the labels in the order of the model's outputs."
+    ]
 
 
 def _write(model: ServableModel, calibrator: MultilabelPlatt, description: Description, out: Path) -> LabelBundle:

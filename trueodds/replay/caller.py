@@ -14,8 +14,9 @@ from urllib.parse import quote
 
 from pydantic import TypeAdapter
 
-from trueodds.client import Client
+from trueodds.client import CallError, Client
 from trueodds.client.keys import Keys
+from trueodds.client.labelled import NO_ROWS
 from trueodds.inputs import Input
 from trueodds.replay import ReplayError
 from trueodds.replay.source import ModelSignature, Row
@@ -30,6 +31,8 @@ class RowAnswer:
     label: str
     index: int
     confidence: float
+    probability_L: tuple[float, ...] = ()
+    """Probability of each independent label. `label`, `index` and `confidence` are then empty."""
 
 
 class Caller:
@@ -68,6 +71,8 @@ class Caller:
         self._stopped = is_stopped
         self._run = f"replay-{uuid.uuid4().hex[:12]}"
         self._away_since: float | None = None
+        self._has_labels = False
+        self._questions: tuple[str, ...] = ()
         self.answering: tuple[str, str] | None = None
         """Model and version of the last answer."""
         limits: dict[str, Any] = {"tries": sys.maxsize, "seconds": math.inf, "timeout": 30, "again": self._again}
@@ -105,7 +110,9 @@ class Caller:
             version = next(one.version for one in client.models() if one.model == model)
         self.answering = model, version
         self._is_there()
-        return ModelSignature(kind, tuple(outputs["label"]["parameters"]["classes"]))
+        named = outputs["label"]["parameters"]
+        self._has_labels = bool(named.get("multilabel"))
+        return ModelSignature(kind, tuple(named["classes"]), self._has_labels)
 
     def predict(self, events: list[Event]) -> list[RowAnswer]:
         """Return the answers in the order of the events. Events that are sent again get the stored answers.
@@ -119,9 +126,14 @@ class Caller:
         }
         if events[0].tag is not None:
             body["tags"] = [event.tag for event in events]
-        answer = self._predicting.request("POST", "/predict", query=self._query | {"top_k": "1"}, tree=body)
+        more = {} if self._has_labels else {"top_k": "1"}
+        answer = self._predicting.request("POST", "/predict", query=self._query | more, tree=body)
         self.answering = answer["model"], answer["version"]
         self._is_there()
+        if self._has_labels:
+            rows = answer["predictions"]
+            self._questions = tuple(one["name"] for one in rows[0]["answers"])
+            return [RowAnswer(p["id"], "", -1, 0.0, tuple(a["probability"] for a in p["answers"])) for p in rows]
         return [RowAnswer(p["id"], p["label"], p["index"], p["confidence"]) for p in answer["predictions"]]
 
     def feedback(self, rows: list[tuple[str, str | int]]) -> None:
@@ -135,16 +147,44 @@ class Caller:
         self._labelling.feedback(ids, None if by_index else classes, index=classes if by_index else None)
         self._is_there()
 
+    def feedback_of_labels(self, rows: list[tuple[str, int, bool]]) -> None:
+        """Send truths of independent labels: id, place of the label, and whether it is true.
+
+        Raises:
+            CallError: As in `predict`.
+        """
+        tree = {"labels": [{"id": id_, "question": self._questions[place], "label": true} for id_, place, true in rows]}
+        self._labelling.request("POST", "/feedback", tree=tree)
+        self._is_there()
+
     def report(self) -> dict[str, Any]:
         """Read the live calibration report of the version that answered last.
+
+        That of independent labels has the pooled figures under the same names, and no accuracy and no alarm.
 
         Raises:
             CallError: As in `predict`.
         """
         model, version = self.answering or (None, None)
+        if self._has_labels:
+            return self._report_of_labels(model, version)
         report = self._predicting.report(model=model, version=version)
         self._is_there()
         return report.model_dump(mode="json")
+
+    def _report_of_labels(self, model: str | None, version: str | None) -> dict[str, Any]:
+        about = {"accuracy": None, "alarm": None, "model": model, "version": version}
+        try:
+            found = self._predicting.request("GET", "/multi-label-report", query={"model": model, "version": version})
+        except CallError as error:
+            if error.code not in NO_ROWS:
+                raise
+            none = dict.fromkeys(("ece", "ece_lower", "ece_upper", "floor_p95"))
+            return {**about, **none, "labelled": 0, "headline": "No label is known yet."}
+        finally:
+            self._is_there()
+        whole = {name: found["whole"].get(name) for name in ("ece", "ece_lower", "ece_upper", "floor_p95")}
+        return {**about, **whole, "labelled": found["pairs"], "headline": found["reading"]}
 
     def _again(self, reason: str) -> bool:
         """Return whether a failed call is repeated."""

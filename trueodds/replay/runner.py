@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from trueodds.metrics.alarms.sequential import BLOCK
 from trueodds.replay import ReplayError
 from trueodds.replay.caller import Caller, RowAnswer, instance
@@ -62,7 +64,8 @@ class Replay:
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self._caller, self._stream, self._plan, self._say, self._stopped = caller, stream, plan, say, is_stopped
-        self._on_the_way: list[tuple[float, int, str, str | int]] = []  # due, number, id, label: a heap
+        self._on_the_way: list[tuple[float, int, str, str | int, int]] = []
+        """Heap of labels: due, number, id, label (or truth), and place of an independent label (-1 for classes)."""
         self._steps = stream.drift.steps
         self._rows = self._labels = 0
         self._now = 0.0
@@ -78,6 +81,10 @@ class Replay:
             ReplayError: The service refuses a call, or is unreachable longer than the caller's patience; with
                 `until_alarm`, the alarm had fired before.
         """
+        if self._plan.until_alarm and self._stream.source.truth_NL is not None:
+            raise ReplayError(
+                "--until-alarm waits for one alarm, and each independent label has its own; remove --until-alarm"
+            )
         self._alarm, _ = alarm_text(self._caller.report())
         if self._plan.until_alarm and self._alarm in FIRED:
             who = "/".join(self._caller.answering or ())
@@ -143,22 +150,38 @@ class Replay:
         answers = self._caller.predict(batch)
         self._rows += len(batch)
         for event, answer in zip(batch, answers, strict=True):
+            if self._stream.source.truth_NL is not None:
+                self._plan_labels(event, answer, self._stream.source.truth_NL[event.label].tolist())
+                continue
             label = self._stream.source.label(event.label)
             right = _is(answer, label)
             if event.fate < self._plan.bias.chance(self._plan.labelled, right, answer.confidence):
                 due = event.at + self._plan.bias.delay(event.delay, right)
-                heapq.heappush(self._on_the_way, (due, event.number, answer.id, label))
+                heapq.heappush(self._on_the_way, (due, event.number, answer.id, label, -1))
         if self._caller.answering != self._answering:
             self._answering = self._caller.answering
             self._say(f"{clock(self._now):>7}   {'/'.join(self._answering or ())} answers from now on")
 
+    def _plan_labels(self, event: Event, answer: RowAnswer, truth_L: list[float]) -> None:
+        """Plan the known truths of an answer. Each is sent or not by itself; those that are sent come together."""
+        fate_L = np.random.default_rng([self._stream.seed, 2, event.number]).random(len(truth_L)).tolist()
+        for place, (truth, fate, p) in enumerate(zip(truth_L, fate_L, answer.probability_L, strict=True)):
+            right = (p >= 0.5) == bool(truth)
+            if truth == truth and fate < self._plan.bias.chance(self._plan.labelled, right, max(p, 1 - p)):
+                due = event.at + self._plan.bias.delay(event.delay, right)
+                heapq.heappush(self._on_the_way, (due, event.number, answer.id, int(truth), place))
+
     def _send_labels(self, until: float) -> None:
         """Send all labels that are due until then, in the order of their times."""
-        due: list[tuple[str, str | int]] = []
+        due: list[tuple[str, str | int, int]] = []
         while self._on_the_way and self._on_the_way[0][0] <= until:
             due.append(heapq.heappop(self._on_the_way)[2:])
         for first in range(0, len(due), LABELS):
-            self._caller.feedback(due[first : first + LABELS])
+            part = due[first : first + LABELS]
+            if self._stream.source.truth_NL is not None:
+                self._caller.feedback_of_labels([(id_, place, bool(truth)) for id_, truth, place in part])
+            else:
+                self._caller.feedback([(id_, label) for id_, label, _ in part])
         self._labels += len(due)
 
     def _status(self, behind: float = 0.0) -> None:
@@ -195,7 +218,8 @@ class Replay:
         sent = plural(self._rows, self._stream.source.noun)
         self._say(f"\n{sent} in {clock(self._now)}, {plural(self._labels, 'label')} sent{late}.")
         self._say(report["headline"])
-        self._say(f"{self._caller.url}/calibration-report?model={report['model']}&version={report['version']}")
+        page = "calibration-report" if self._stream.source.truth_NL is None else "multi-label-report"
+        self._say(f"{self._caller.url}/{page}?model={report['model']}&version={report['version']}")
 
 
 def _is(answer: RowAnswer, label: str | int) -> bool:

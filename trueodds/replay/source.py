@@ -18,6 +18,7 @@ from trueodds.inputs.text import labelled_texts
 from trueodds.processes.choices import LABEL
 from trueodds.replay import ReplayError
 from trueodds.replay.kinds import SPLITS
+from trueodds.sums.label_matrix import check_label_matrix
 from trueodds.texts import quotes
 
 KEPT_IMAGES = 4096
@@ -31,6 +32,8 @@ class ModelSignature:
 
     input: Input
     classes: tuple[str, ...]
+    multilabel: bool = False
+    """Whether the classes are independent labels."""
 
     def __str__(self) -> str:
         return f"{self.input.dtype}, N x {' x '.join(map(str, self.input.shape))}"
@@ -49,6 +52,8 @@ class RowSource:
     """Word for one row."""
     deviation_D: npt.NDArray[np.float64] | None = None
     """Standard deviation of each feature; None for images and texts."""
+    truth_NL: npt.NDArray[np.float64] | None = None
+    """Truths of independent labels: 0, 1, and NaN if not known. `labels_N` are then the numbers of the rows."""
 
     def __len__(self) -> int:
         return len(self.labels_N)
@@ -79,6 +84,8 @@ def read(path: Path, model: ModelSignature, split: str | None = None) -> RowSour
     if not path.exists():
         raise ReplayError(f"{path} does not exist; give an .npz file or a folder of images (dvc repro writes one)")
     try:
+        if model.multilabel:
+            return _of_labels(path, model, split)
         if model.input.beside and path.suffix != ".npz":
             return _texts_of(path, model, split)
         return _folder(path, model, split) if path.is_dir() else _npz(path, model, split)
@@ -116,6 +123,45 @@ def _npz(path: Path, model: ModelSignature, split: str | None) -> RowSource:
             raise ReplayError(f"{path} has no tokenizer; expected are the arrays of dvc repro, or texts")
         row = _texts_of_rows(model.input, rows, arrays["tokenizer"].tobytes()).__getitem__
     return RowSource(f"{path} ({split})", row, labels_N.astype(np.int64), classes, model.input.noun, deviation_D)
+
+
+def _of_labels(path: Path, model: ModelSignature, split: str | None) -> RowSource:
+    """Read rows with truths of independent labels: .npz with x_<split> and y_<split> (rows, labels), or x and y."""
+    if path.suffix != ".npz":
+        problem = f"{path} is no .npz, and the model has independent labels"
+        raise ReplayError(f"{problem}; give an .npz with x_test ({model}) and y_test (rows, labels: 0, 1 or NaN)")
+    arrays = files.read_npz(path)
+    there = [name.removeprefix("x_") for name in arrays if name.startswith("x_") and f"y_{name[2:]}" in arrays]
+    x_name, y_name = ("x", "y") if not there and not split and {"x", "y"} <= arrays.keys() else ("", "")
+    if not x_name:
+        split = _split(path, split, there, "x_<split> and y_<split>")
+        x_name, y_name = f"x_{split}", f"y_{split}"
+    x, y, shape = arrays[x_name], arrays[y_name], model.input.shape
+    if x.dtype.kind not in "uif" or x.shape[1:] != shape or not len(x):
+        raise ReplayError(f"{path}: {x_name} is {x.dtype} of shape {x.shape}; the model takes {model}, N from 1 on")
+    expected = (len(x), len(model.classes))
+    try:
+        truth_NL = check_label_matrix(y, expected, y_name)
+    except ValueError as error:
+        raise ReplayError(f"{path}: {error}; expected are truths {expected} of {quotes(model.classes)}") from None
+    if "class_names" in arrays and (names := _names(arrays["class_names"])) != model.classes:
+        if sorted(names) != sorted(model.classes):
+            raise ReplayError(f"{path}: class_names are {quotes(names)}; the model has {quotes(model.classes)}")
+        truth_NL = truth_NL[:, [names.index(name) for name in model.classes]]
+    features = model.input.model_dump().get("features", [])
+    named = _names(arrays.get("feature_names", np.array(features)))
+    if named != tuple(features):
+        problem = f"{path}: feature_names are {quotes(named)}; the model takes {quotes(features)}"
+        raise ReplayError(f"{problem}; put the columns in this order")
+    rows = model.input.check_rows(x, f"{path}: {x_name}")
+    row: Callable[[int], Row] = rows.__getitem__
+    if model.input.beside:
+        if "tokenizer" not in arrays:
+            raise ReplayError(f"{path} has no tokenizer, which names the words of its tokens; add it")
+        row = _texts_of_rows(model.input, rows, arrays["tokenizer"].tobytes()).__getitem__
+    deviation_D = _deviations(rows) if features else None
+    places_N = np.arange(len(x), dtype=np.int64)
+    return RowSource(f"{path} ({x_name[2:] or 'rows'})", row, places_N, None, model.input.noun, deviation_D, truth_NL)
 
 
 def _texts_of(path: Path, model: ModelSignature, split: str | None) -> RowSource:

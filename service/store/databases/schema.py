@@ -7,7 +7,7 @@ from collections.abc import Iterable
 APPLICATION_ID = 0x74727565
 """`true` in ASCII. Marks a SQLite file as a TrueOdds store; in PostgreSQL, the id of the lock for creating tables."""
 
-VERSION = 14
+VERSION = 15
 """The only schema version that this release reads."""
 
 _OTHER_TAGS = "CREATE INDEX other_tags ON predictions (version, tag, created_ms) WHERE tag_key = 101"
@@ -80,6 +80,12 @@ _JUDGE = (
     " NOT NULL, PRIMARY KEY (version, prediction)){clustered}",
 )
 
+_OBSERVED_SETS = (
+    # Conformal sets of answers that another server gave: a bit for each class, the first class in the highest bit.
+    "CREATE TABLE observed_sets (version {int} NOT NULL, prediction TEXT NOT NULL, members {blob} NOT NULL,"
+    " PRIMARY KEY (version, prediction)){clustered}",
+)
+
 _AFTER_WINDOW = "CREATE INDEX after_window ON labels (version) WHERE late = 1"
 
 # Times are Unix milliseconds. work.sums defines the blobs of sums and moves.
@@ -122,6 +128,7 @@ _TABLES = (
     *_ARCHIVE,
     *_QUEUE,
     *_JUDGE,
+    *_OBSERVED_SETS,
     # One row per transaction of a voiding, and per version in it. Version 0 stands for held labels.
     "CREATE TABLE voidings (key {serial}, version {int} NOT NULL, at_ms {int} NOT NULL, import_id TEXT, since_ms {int},"
     " until_ms {int}, who TEXT NOT NULL, why TEXT NOT NULL, removed {int} NOT NULL, restored {int} NOT NULL,"
@@ -180,6 +187,7 @@ _UPGRADE = (
     *_SETS,
     *_QUEUE,
     *_JUDGE,
+    *_OBSERVED_SETS,
 )
 
 _ARCHIVED = "ALTER TABLE archiving ADD COLUMN judge_label {int}"
@@ -195,10 +203,11 @@ POSTGRES = (
     # Logits are noise, so compressing them gains nothing.
     "ALTER TABLE predictions ALTER COLUMN logits SET STORAGE EXTERNAL",
 )
-_FROM_13 = (*_JUDGE, _ARCHIVED)
+_FROM_14 = _OBSERVED_SETS
+_FROM_13 = (*_JUDGE, _ARCHIVED, *_FROM_14)
 _FROM_12 = (*_QUEUE, *_FROM_13)
 _FROM_11 = (*_SETS, *_FROM_12)
-_FROM_10 = (*_ARCHIVE, *_SETS, *_QUEUE, *_JUDGE)
+_FROM_10 = (*_ARCHIVE, *_SETS, *_QUEUE, *_JUDGE, *_FROM_14)
 _FROM_9 = (_FIRST_LABEL, *_FROM_10)
 SQLITE_UPGRADES = {
     6: _of(_SQLITE, _UPGRADE),
@@ -207,6 +216,7 @@ SQLITE_UPGRADES = {
     11: _of(_SQLITE, _FROM_11),
     12: _of(_SQLITE, _FROM_12),
     13: _of(_SQLITE, _FROM_13),
+    14: _of(_SQLITE, _FROM_14),
 }
 POSTGRES_UPGRADES = {
     5: _of(_POSTGRES, _UPGRADE),
@@ -215,6 +225,7 @@ POSTGRES_UPGRADES = {
     11: _of(_POSTGRES, _FROM_11),
     12: _of(_POSTGRES, _FROM_12),
     13: _of(_POSTGRES, _FROM_13),
+    14: _of(_POSTGRES, _FROM_14),
 }
 """Statements by the schema version that `trueodds store upgrade` upgrades. No other version is upgraded."""
 

@@ -88,6 +88,9 @@ def put(
         created_N, predicted_N, tag_N = batch.created_ms_N[fresh], batch.index_N[fresh], np.array(tag_keys)[fresh]
         columns = created_N, batch.confidence_N[fresh], predicted_N, tag_N
         yield from sum_answers(version, cache.versions[version], *columns, [batch.tags[k] for k in fresh])
+        if batch.sets is not None:
+            members = [(version, batch.ids[k], batch.sets[k]) for k in fresh.tolist()]
+            yield Insert("observed_sets", ("version", "prediction", "members"), members)
         yield from maturing.enrol(version, cache, [(batch.ids[k], int(batch.created_ms_N[k])) for k in fresh], now_ms)
     if is_shadow(batch.model):
         yield from _apply_labels_of_answers(batch, rows, [batch.ids[k] for k in fresh], cache)

@@ -57,9 +57,11 @@ def with_levels(block: LabelBlock, key: int, version: Version) -> Work[LabelBloc
 def with_sets(block: LabelBlock, key: int, version: Version) -> Work[LabelBlock]:
     """Return labels with the size of each set, and whether it holds the first label.
 
-    The sets are those of the version's rules. They follow from stored logits and ids, so they are the served ones. A
-    label whose first value is unknown has no sets.
+    The sets are those of the version's rules. They follow from stored logits and ids, so they are the served ones.
+    Those of another server are stored. A label whose first value is unknown has no sets.
     """
+    if any(rule.method == "given" for rule in version.set_rules):
+        return (yield from _with_given_sets(block, key, version))
     logits = yield from _logits(block.ids, key)
     with decoding("its table labels or predictions"):
         z_LC = _as_read([logits[id_] for id_ in block.ids], version)
@@ -69,6 +71,25 @@ def with_sets(block: LabelBlock, key: int, version: Version) -> Work[LabelBlock]
         sizes = [np.where(known_L, sets_LC.sum(axis=1), NO_SET) for sets_LC in inside]
         covered = [sets_LC[rows_L, block.first_label_L] & known_L for sets_LC in inside]
         return replace(block, sets=LabelledSets(np.stack(sizes, axis=1), np.stack(covered, axis=1)))
+
+
+def _with_given_sets(block: LabelBlock, key: int, version: Version) -> Work[LabelBlock]:
+    """Return labels with the stored sets of their answers. An answer whose set is gone has none."""
+    rows = yield Query(
+        "SELECT prediction, members FROM observed_sets WHERE version = $1 AND prediction = ANY($2)", (key, block.ids)
+    )
+    with decoding("its table observed_sets"):
+        packed, classes = {id_: bytes(members) for id_, members in rows}, len(version.classes)
+        if any(len(members) != (classes + 7) // 8 for members in packed.values()):
+            raise ValueError("a set of another number of classes")
+        none = bytes((classes + 7) // 8)
+        blob = b"".join(packed.get(id_, none) for id_ in block.ids)
+        bits_LB = np.frombuffer(blob, np.uint8).reshape(len(block), -1)
+        inside_LC = np.unpackbits(bits_LB, axis=1, count=classes).astype(bool)
+        known_L = (block.first_label_L != UNKNOWN) & np.array([id_ in packed for id_ in block.ids], bool)
+        size_L = np.where(known_L, inside_LC.sum(axis=1), NO_SET)
+        covered_L = inside_LC[np.arange(len(block)), np.maximum(block.first_label_L, 0)] & known_L
+        return replace(block, sets=LabelledSets(size_L[:, None], covered_L[:, None]))
 
 
 def count_corrected_labels(
@@ -173,7 +194,7 @@ def read_labelled_logits(
     """
     # Two statements: for a join, PostgreSQL may read all predictions for every block.
     rows = yield Query(
-        "SELECT sequence, prediction, created_ms, label, propensity, tag FROM labels"
+        "SELECT sequence, prediction, created_ms, label, propensity, tag, coalesce(counted_ms, arrived_ms) FROM labels"
         " WHERE version = $1 AND sequence > $2 AND created_ms >= $3 ORDER BY sequence LIMIT $4",
         (version, after, since_ms, limit),
     )
@@ -182,7 +203,7 @@ def read_labelled_logits(
     if shadow is not None:
         beside = yield from _logits([row[1] for row in rows], shadow[0])
         rows = [row for row in rows if row[1] in beside]
-    _, ids, created, label, propensity, tags = zip(*rows, strict=True) if rows else [()] * 6
+    _, ids, created, label, propensity, tags, arrived = zip(*rows, strict=True) if rows else [()] * 7
     logits = yield from _logits(ids, version)
 
     with decoding("its table labels or predictions"):
@@ -193,6 +214,7 @@ def read_labelled_logits(
             np.array(created, np.int64),
             np.array(propensity, np.float64),
             list(tags),
+            np.array(arrived, np.int64),
             None if beside is None or shadow is None else _as_read([beside[id_] for id_ in ids], shadow[1]),
         )
 

@@ -88,6 +88,12 @@ def remove_answers(model: int, ids: list[str]) -> Work[int]:
         (ids, model),
     )
     yield Query(
+        "DELETE FROM observed_sets WHERE prediction = ANY($1) AND version IN (SELECT key FROM versions WHERE model ="
+        " $2) AND NOT EXISTS (SELECT 1 FROM labels l WHERE l.prediction = observed_sets.prediction AND l.version ="
+        " observed_sets.version)",
+        (ids, model),
+    )
+    yield Query(
         "DELETE FROM predictions WHERE id = ANY($1) AND model = $2 AND NOT EXISTS (SELECT 1 FROM labels l"
         " WHERE l.prediction = predictions.id AND l.version = predictions.version)",
         (ids, model),
@@ -106,6 +112,7 @@ def remove(id_: str, models: list[str]) -> Work[DeletionCounts]:
     yield Query(f"DELETE FROM early WHERE version IN ({versions}) AND prediction = $2", (models, id_))
     yield Query(f"DELETE FROM label_queue WHERE version IN ({versions}) AND prediction = $2", (models, id_))
     yield Query(f"DELETE FROM judge_labels WHERE version IN ({versions}) AND prediction = $2", (models, id_))
+    yield Query(f"DELETE FROM observed_sets WHERE version IN ({versions}) AND prediction = $2", (models, id_))
     waiting = yield Query(
         f"DELETE FROM maturing WHERE version IN ({versions}) AND prediction = $2 RETURNING version", (models, id_)
     )

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ from service.store import DoubtfulCounts, Store, StoreError, open_store
 from service.store import upgrade_store as upgrade
 from service.store.databases.schema import VERSION
 from service.store.rows import Label, LabelSelection, SettleCounts, Settlement, Voiding
+from service.store.work.statements import Query, Work
 from service.store.work.upgrading import is_ambiguous
 from tests.service.store import older
 from tests.service.store.conftest import opened
 from tests.service.store.rows import batch, count, version
+from trueodds.calibrators.conformal import SetRule
 
 STARS = ("stars/v1", "stars~shadow/v2")
 
@@ -106,7 +109,7 @@ async def test_a_store_of_schema_11_keeps_its_first_labels(tmp_path: Path) -> No
     with contextlib.closing(sqlite3.connect(path)) as db:
         db.execute("ALTER TABLE versions DROP COLUMN sets")
         db.execute("ALTER TABLE archiving DROP COLUMN judge_label")
-        for table in ("label_draws", "label_queue", "judge_labels"):
+        for table in ("label_draws", "label_queue", "judge_labels", "observed_sets"):
             db.execute(f"DROP TABLE {table}")
         db.execute("UPDATE labels SET first_label = 1 - label WHERE label < 2")
         before = db.execute("SELECT prediction, version, first_label FROM labels ORDER BY 1, 2").fetchall()
@@ -128,7 +131,8 @@ async def test_a_store_of_schema_10_gets_the_archive_and_sets(address: str, tmp_
         await store.put_predictions(answers)
         await store.put_labels([Label(id_, 0) for id_ in answers.ids[:3]])
         before = await store.read_labels("m", "v1")
-    tables = ("archive_files", "archiving", "archive_problems", "label_draws", "label_queue", "judge_labels")
+    archive, later = ("archive_files", "archiving", "archive_problems"), ("judge_labels", "observed_sets")
+    tables = (*archive, "label_draws", "label_queue", *later)
     if "://" in address:
         connection = await asyncpg.connect(address)
         for table in tables:
@@ -160,6 +164,7 @@ async def test_a_store_of_schema_13_takes_labels_of_a_judge(address: str, tmp_pa
         await store.put_predictions(answers)
         await store.put_labels([Label(id_, 0) for id_ in answers.ids[:3]])
     undo = (
+        "DROP TABLE observed_sets",
         "DROP TABLE judge_labels",
         "ALTER TABLE archiving DROP COLUMN judge_label",
         "UPDATE trueodds_schema SET version = 13" if "://" in address else "PRAGMA user_version = 13",
@@ -199,6 +204,40 @@ async def test_a_store_of_schema_13_takes_labels_of_a_judge(address: str, tmp_pa
         (file,) = await store.read_archive_files()
         kept = {row.id: row.judge_label async for block in store.read_archive_rows(file) for row in block}
         assert [kept[id_] for id_ in ids[1:]] == [0, 1, 1, 1, None, None, None, None]
+
+
+async def test_a_store_of_schema_14_takes_sets_of_other_servers(address: str) -> None:
+    """Retention and a deletion remove them with their answers."""
+    async with opened(address) as store:
+        await store.put_version(version())
+        await store.put_predictions(batch(3))
+    drop = "DROP TABLE observed_sets"
+    if "://" in address:
+        connection = await asyncpg.connect(address)
+        await connection.execute(drop)
+        await connection.execute("UPDATE trueodds_schema SET version = 14")
+        await connection.close()
+    else:
+        with contextlib.closing(sqlite3.connect(address)) as db:
+            db.execute(drop)
+            db.execute("PRAGMA user_version = 14")
+            db.commit()
+    assert await upgrade(address, older.RESTART, print) == {}
+
+    def stored_sets() -> Work[int]:
+        ((rows,),) = yield Query("SELECT count(*) FROM observed_sets")
+        return int(rows)
+
+    async with opened(address) as store:
+        given = replace(version("sets"), set_rules=(SetRule.of_level(0.9),))
+        await store.put_version(given)
+        answers = replace(batch(5, given, own=[f"own-{n}" for n in range(5)]), sets=[bytes([128])] * 5)
+        await store.put_predictions(answers)
+        assert await store.database.read(stored_sets) == 5
+        await store.delete_prediction("m", answers.ids[0])
+        assert await store.database.read(stored_sets) == 4
+        assert (await store.prune(older.START + 72 * older.HOUR)).predictions == 7
+        assert await store.database.read(stored_sets) == 0
 
 
 async def test_retention_removes_the_labels_of_a_judge(address: str) -> None:

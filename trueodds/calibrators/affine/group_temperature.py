@@ -20,11 +20,12 @@ from trueodds.calibrators.temperature import (
     _alike,
     bound_notes,
     check_temperature,
+    range_of,
     solve_nll,
 )
 from trueodds.sums.group_names import GroupNames
 from trueodds.sums.inputs import Array
-from trueodds.texts import short
+from trueodds.texts import quotes, short
 
 LARGEST_SPREAD = 3.0
 MOST_GROUPS = 1000
@@ -57,7 +58,8 @@ class GroupTemperature(Calibrator):
 
     Rows without a group, and rows of a group that the fit did not know, get T. So do all rows if the call gives no
     groups. If the fit gets no groups, the result is that of `temperature`, and a warning says so. If there are more
-    than 1,000 groups, those with the most rows get their own temperatures. If T stops at an end of its range, all
+    than 1,000 groups, those with the most rows get their own temperatures. If T stops at an end of its range, the fit
+    begins at the T of the groups whose mean logit of the true class is above the mean logit. If T stops again, all
     groups get it. Options of `fit`:
 
     - shrinkage: Number of wrong pseudo-rows in the prior (2), as in `Temperature`. A group has its share of them.
@@ -165,6 +167,11 @@ class GroupTemperature(Calibrator):
             return cls(1.0, names, np.zeros(len(names)), rows_G)
         rows = objectives.Rows(logits_NC, labels_N)
         temperature, bound = solve_nll(rows, shrinkage)
+        if bound is not None and names:
+            # Groups whose labels contradict the logits must not take away the temperature of the others
+            kept_N = ~np.isin(index_N, _inverted_groups(logits_NC, labels_N, index_N, len(names)))
+            if kept_N.any() and not kept_N.all():
+                temperature, bound = solve_nll(objectives.Rows(logits_NC[kept_N], labels_N[kept_N]), shrinkage)
         if not names or spread == 0 or bound is not None:
             return cls(temperature, names, np.zeros(len(names)), rows_G, 0.0, bound)
         loss = GroupLoss(logits_NC, labels_N, index_N, len(names), temperature, rows.prior)
@@ -189,6 +196,12 @@ class GroupTemperature(Calibrator):
     def _row_warnings(self, logits_NC: Logits, labels_N: Labels) -> tuple[str, ...]:
         # The groups' temperatures never raise the NLL on the rows of the fit, so only those of T need a check
         notes = Temperature(self.temperature, self.bound)._row_warnings(logits_NC, labels_N)
+        _, highest = range_of(objectives.Rows(logits_NC, labels_N))
+        if flat := [name for name, value in self.temperatures.items() if self.bound is None and value > highest / 2]:
+            notes += (
+                f"Groups {quotes(flat, 5)} have temperatures near the end of the range: there the logits hold no"
+                " information about the labels, or contradict them. Check that logits and labels belong together.",
+            )
         if not self.groups:
             notes += ("The fit got no groups: it has one temperature for all rows, as 'temperature' has.",)
         if len(self.groups) == MOST_GROUPS:
@@ -200,6 +213,17 @@ class GroupTemperature(Calibrator):
 
     def _fit_warnings(self) -> list[str]:
         return bound_notes(self.temperature, self.bound, "NLL")
+
+
+def _inverted_groups(logits_NC: Logits, labels_N: Labels, index_N: Labels, groups: int) -> list[int]:
+    """Return the groups whose true classes have no higher logits than all classes, on average.
+
+    The derivative of their NLL in 1/T is then 0 or above at 1/T = 0, so no finite temperature is best.
+    """
+    lead_N = logits_NC[np.arange(len(labels_N)), labels_N] - logits_NC.mean(axis=1)
+    known_N = index_N >= 0
+    lead_G = np.bincount(index_N[known_N], lead_N[known_N], groups)
+    return np.flatnonzero(lead_G <= 0).tolist()
 
 
 def _largest(groups_N: GroupNames | None) -> tuple[tuple[str, ...], Labels]:

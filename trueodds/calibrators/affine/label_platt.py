@@ -12,6 +12,7 @@ import numpy.typing as npt
 import scipy
 
 from trueodds.calibrators.affine.label_shrinkage import FLATTEST, STEEPEST, Shrinkage
+from trueodds.calibrators.affine.label_slopes import slope_intervals
 from trueodds.calibrators.base import FitError, frozen_array
 from trueodds.calibrators.checks import check_number
 from trueodds.files import write_json
@@ -19,6 +20,8 @@ from trueodds.sums.inputs import Array
 from trueodds.sums.label_matrix import check_label_logits, check_label_matrix, check_order, label_names
 
 FOLDS = 5
+FAR, FAR_SPREADS = 10.0, 5.0
+"""Mean of the logits, and its ratio to their standard deviation, above which a fit warns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +135,7 @@ class MultilabelPlatt:
             float(spread[0]),
             float(spread[1]),
             texts,
-            warnings=_warnings(problem, slope_L, texts or tuple(map(str, range(z_NL.shape[1])))),
+            warnings=_warnings(problem, truth_NL, slope_L, texts or tuple(map(str, range(z_NL.shape[1])))),
         )
 
     @property
@@ -252,17 +255,37 @@ def cross_fit_arrays(z_NL: Array, truth_NL: Array, *, folds: int = FOLDS, seed: 
     return p_NL
 
 
-def _warnings(problem: Shrinkage, slope_L: Array, names: Sequence[str]) -> tuple[str, ...]:
+def _warnings(problem: Shrinkage, truth_NL: Array, slope_L: Array, names: Sequence[str]) -> tuple[str, ...]:
     """Return the problems of a fit."""
     found = []
+    known_M = problem.z_NL[problem.known_NL]
+    mean, spread = float(known_M.mean()), float(known_M.std())
+    if abs(mean) > max(FAR, FAR_SPREADS * spread):
+        found.append(
+            f"The logits lie far from 0 (mean {mean:.4g}, standard deviation {spread:.3g}). The labels can then hardly"
+            " have slopes of their own: subtract a constant from all logits, here and before the calibrator."
+        )
     if unknown := [name for name, rows in zip(names, problem.rows_L, strict=True) if not rows]:
         found.append(f"{_label_list(unknown)} without a known truth: the shared curve is used.")
-    if flat := [name for name, slope in zip(names, slope_L, strict=True) if slope <= 2 * FLATTEST]:
+    flat = [name for name, slope in zip(names, slope_L, strict=True) if slope <= 2 * FLATTEST]
+    if flat:
         found.append(f"{_label_list(flat)} with a slope of 0: higher logits do not mean more true rows.")
     if steep := [name for name, slope in zip(names, slope_L, strict=True) if slope >= 0.99 * STEEPEST]:
         found.append(
             f"{_label_list(steep)} with a slope at its upper end {STEEPEST:g}: the logits separate the rows, or are"
             " too small: multiply them by a constant, here and before the calibrator."
+        )
+    lower_L, upper_L = slope_intervals(problem.z_NL, truth_NL)
+    told = [row for row in zip(names, lower_L, upper_L, strict=True) if row[0] not in flat]
+    if untold := [name for name, low, high in told if low <= 0 <= high]:
+        found.append(
+            f"{_label_list(untold)} with a slope whose 95% interval includes 0: these rows do not show that higher"
+            " logits mean more true rows. Give more rows, or check that the labels are in the order of the logits."
+        )
+    if against := [name for name, _, high in told if high < 0]:
+        found.append(
+            f"{_label_list(against)} with a slope below 0: higher logits mean fewer true rows. Check that the labels"
+            " are in the order of the logits."
         )
     return tuple(found)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from trueodds.calibrators.conformal.nonconformity import RANKED, draws_of, scores_of
-from trueodds.calibrators.conformal.ranks import FLOOR_CHANCE, coverage_floor
+from trueodds.calibrators.conformal.ranks import FLOOR_CHANCE, coverage_floor, rank_of
 from trueodds.processes.choices import SetMethod
 from trueodds.sums.inputs import Array
 
@@ -32,7 +32,8 @@ class SetRule(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    method: SetMethod
+    method: SetMethod | Literal["given"]
+    """Method of the sets. given: another server makes them, and its thresholds are not known."""
     level: Level
     """Probability with which a set holds the true class."""
     confidence: Level | None = None
@@ -58,6 +59,21 @@ class SetRule(BaseModel):
             if rank > rows + 1 or (threshold is None) != (rank == rows + 1):
                 raise ValueError(f"threshold {threshold} has the rank {rank} of {rows} rows, which is impossible")
         return self
+
+    @classmethod
+    def of_level(cls, level: float, rows: int = 0) -> Self:
+        """Return the rule of sets that another server makes.
+
+        Args:
+            level: Probability with which a set holds the true class.
+            rows: Number of calibration rows of their threshold. 0: not known, so the floor is the level itself.
+
+        Examples:
+            >>> conformal.SetRule.of_level(0.9).floors, round(conformal.SetRule.of_level(0.9, 99).floors[0], 3)
+            ((0.9,), 0.847)
+        """
+        rank = rank_of(rows, level)
+        return cls(method="given", level=level, thresholds=(None if rank > rows else 1.0,), ranks=(rank,), rows=(rows,))
 
     @property
     def calibration_rows(self) -> int:
@@ -94,8 +110,11 @@ class SetRule(BaseModel):
             Whether each class is in the set, shape (N, C).
 
         Raises:
-            ValueError: The probabilities are invalid, or of another number of classes than the thresholds.
+            ValueError: The probabilities are invalid, or of another number of classes than the thresholds; or the sets
+                are given by another server.
         """
+        if self.method == "given":
+            raise ValueError("the sets are given by another server, so they cannot be computed; read the stored ones")
         p_NC = np.asarray(probabilities_NC)
         if len(self.thresholds) > 1 and p_NC.ndim == 2 and p_NC.shape[1] != len(self.thresholds):
             raise ValueError(f"probabilities has {p_NC.shape[1]} classes; there are {len(self.thresholds)} thresholds")

@@ -250,8 +250,9 @@ class Report(BaseModel):
     )
     class_shares: ClassShares | None = Field(
         None,
-        description="class shares of the answers by their scores, if only the shares have changed (prior shift); null:"
-        " there are no reference rows, or every answer has a label; not for one class or tag",
+        description="class shares of the answers by their scores, if only the shares have changed (prior shift). The"
+        " reference rows are those of the card, else (with `since`) the answers with a label from before. null: there"
+        " are no reference rows, or every answer has a label; not for one class or tag",
     )
     may_act: MayAct | None = Field(
         None, description="for a table with labels: confidence from which on its answers may act alone"

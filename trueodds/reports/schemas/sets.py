@@ -41,8 +41,8 @@ class LevelCoverage(BaseModel):
     """Live coverage of the sets of one level, over all labels so far."""
 
     level: float
-    method: SetMethod
-    calibration_rows: int
+    method: SetMethod | Literal["given"] = Field(description="method; given: another server makes the sets")
+    calibration_rows: int = Field(description="calibration rows of the thresholds; 0: not known, for given sets")
     floor: float = Field(description="coverage that sound sets reach in 95% of calibrations")
     labels: int
     hits: int

@@ -1,0 +1,157 @@
+"""Conformal sets of another server: stored with its answers, reported with their live coverage, and watched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from service.store.work.statements import Query, Work
+from tests.service.app_client import Client
+from tests.service.hooks import until
+from trueodds.calibrators.conformal import SetRule, coverage_floor, rank_of
+from trueodds.client.observations import observation_rows, shared_options
+from trueodds.metrics import risk_sequence, softmax
+
+CLASSES = ["ham", "news", "spam"]
+WHOSE = {"model": "mail", "version": "7"}
+
+
+def drawn(count: int, threshold: float = 0.8, seed: int = 0) -> tuple[Any, Any, list[list[str]]]:
+    """Probabilities, labels that are calibrated, and the sets {p >= 1 - threshold}."""
+    rng = np.random.default_rng(seed)
+    p_NC = softmax(rng.normal(0, 1.5, (count, 3)))
+    y_N = (p_NC.cumsum(axis=1) > rng.random((count, 1))).argmax(axis=1)
+    return p_NC, y_N, [[c for c, inside in zip(CLASSES, row, strict=True) if inside] for row in p_NC >= 1 - threshold]
+
+
+def send(client: Client, p_NC: Any, sets: list[list[str]], prefix: str = "r", **query: Any) -> dict[str, Any]:
+    rows = [
+        {"id": f"{prefix}{n}", "probabilities": p, "set": members, "tag": "ab"[n % 2]}
+        for n, (p, members) in enumerate(zip(p_NC.tolist(), sets, strict=True))
+    ]
+    body = {"observations": rows, "classes": CLASSES, **WHOSE, **query}
+    summary: dict[str, Any] = client.send("/observe", body)
+    return summary
+
+
+def label(client: Client, y_N: Any, prefix: str = "r") -> None:
+    client.label([{"id": f"{prefix}{n}", "index": int(y), "model": "mail"} for n, y in enumerate(y_N)])
+
+
+def level_of(client: Client, labels: int) -> dict[str, Any]:
+    """The report's part about sets, once it has all labels."""
+
+    def read() -> dict[str, Any]:
+        (found,) = client.report(model="mail")["sets"]["levels"]
+        part: dict[str, Any] = found
+        return part
+
+    until(lambda: read()["labels"] == labels)
+    return read()
+
+
+@pytest.mark.parametrize("rows", [None, 500])
+def test_the_report_has_their_coverage(client: Client, rows: int | None) -> None:
+    p_NC, y_N, sets = drawn(400)
+    more: dict[str, Any] = {} if rows is None else {"set_rows": rows}
+    assert send(client, p_NC, sets, set_level=0.9, **more)["stored"] == 400
+    assert send(client, p_NC[:5], sets[:5])["already_known"] == 5
+    assert client.report(model="mail")["sets"]["levels"][0]["labels"] == 0
+    label(client, y_N)
+    found, hit_N = level_of(client, 400), np.array([CLASSES[y] in one for one, y in zip(sets, y_N, strict=True)])
+    assert (found["level"], found["method"], found["calibration_rows"]) == (0.9, "given", rows or 0)
+    assert (found["labels"], found["hits"]) == (400, hit_N.sum())
+    twin = risk_sequence(int((~hit_N).sum()), 400, level=0.95)
+    assert (found["lower"], found["upper"]) == pytest.approx((1 - twin.upper, 1 - twin.lower))
+    size_N = np.array(list(map(len, sets)))
+    assert {one["name"]: (one["labels"], one["hits"]) for one in found["sizes"]} == {
+        str(size): ((size_N == size).sum(), hit_N[size_N == size].sum()) for size in sorted(set(size_N.tolist()))
+    }
+    assert {one["name"]: one["hits"] for one in found["classes"]} == {
+        name: hit_N[y_N == k].sum() for k, name in enumerate(CLASSES)
+    }
+    assert {one["name"]: one["labels"] for one in found["tags"]} == {"a": 200, "b": 200}
+    floor = 0.9 if rows is None else coverage_floor(rank_of(rows, 0.9), rows, 0.9)
+    assert found["floor"] == found["alarm"]["floor"] == pytest.approx(floor)
+    words = "is not known, so the alarm fires if" if rows is None else "Sound sets from 500 calibration rows cover at"
+    assert words in found["reading"]
+    page = client.get("/calibration-report", params={"model": "mail", "format": "html"}).text
+    assert words in page
+    metric = next(row for row in client.get("/metrics").text.splitlines() if row.startswith("trueodds_sets_coverage{"))
+    assert float(metric.split()[-1]) == pytest.approx(hit_N.mean())
+
+
+@pytest.mark.parametrize("threshold", [0.95, 0.5])
+def test_the_alarm_fires_for_sets_that_cover_too_seldom(client: Client, threshold: float) -> None:
+    p_NC, y_N, sets = drawn(600, threshold)
+    send(client, p_NC, sets, set_level=0.9, set_rows=300)
+    label(client, y_N)
+    assert level_of(client, 600)["alarm"]["state"] == ("fired" if threshold == 0.5 else "quiet")
+
+
+def test_sets_of_an_answer_with_its_confidence_only(client: Client) -> None:
+    rows = [{"id": f"c{n}", "predicted": "ham", "confidence": 0.6, "set": ["ham", "spam"]} for n in range(4)]
+    client.send("/observe", {"observations": rows, "classes": CLASSES, "set_level": 0.8, **WHOSE})
+    label(client, [0, 2, 1, 0], "c")
+    found = level_of(client, 4)
+    assert (found["hits"], found["mean_size"]) == (3, 2)
+    assert stored_sets(client) == 4 and client.delete("/predictions/c0").status_code == 200
+    assert stored_sets(client) == 3
+
+
+def stored_sets(client: Client) -> int:
+    def count() -> Work[int]:
+        ((rows,),) = yield Query("SELECT count(*) FROM observed_sets")
+        return int(rows)
+
+    return int(client.run(client.app.state.runtime.store.database.read(count)))
+
+
+def refusal(client: Client, row: dict[str, Any], **more: Any) -> str:
+    body = {
+        "observations": [{"id": "x1", "probabilities": [0.5, 0.3, 0.2], **row}],
+        "classes": CLASSES,
+        **WHOSE,
+        **more,
+    }
+    answer = client.post("/observe", json=body)
+    assert answer.status_code in (409, 422)
+    return str(answer.json()["error"]["message"])
+
+
+def test_bad_sets_are_refused_by_row(client: Client) -> None:
+    p_NC, _, sets = drawn(3)
+    send(client, p_NC, [["ham"], [], sets[2]], set_level=0.9)
+    assert "the row has no set, but mail/7 has sets of level 0.9" in refusal(client, {})
+    assert "set holds 'eggs'; mail/7 has the classes" in refusal(client, {"set": ["eggs"]})
+    assert "expected a list of different class names" in refusal(client, {"set": ["ham", "ham"]})
+    assert "expected a list of different class names" in refusal(client, {"set": "ham"})
+    assert "has sets of level 0.9, but the call gives sets of level 0.8" in refusal(client, {"set": []}, set_level=0.8)
+    rows = refusal(client, {"set": []}, set_level=0.9, set_rows=50)
+    assert "sets of level 0.9 of 50 calibration rows" in rows
+    assert "the id 'r0' was used for another answer" in refusal(
+        client, {"id": "r0", "probabilities": p_NC[0].tolist(), "tag": "a", "set": ["ham", "spam"]}
+    )
+    assert "set_level is 1.5; allowed is (0, 1)" in refusal(client, {"set": []}, set_level=1.5)
+    assert "set_rows is 0; allowed are whole numbers from 1" in refusal(client, {"set": []}, set_level=0.9, set_rows=0)
+    assert "set_rows is given without set_level" in refusal(client, {"set": []}, set_rows=9)
+    assert "other/1 has none; give their level (set_level)" in refusal(
+        client, {"set": ["ham"]}, model="other", version="1"
+    )
+
+
+def test_the_client_sends_sets() -> None:
+    options: Any = {"sets": [["ham"], []], "set_level": 0.9, "set_rows": 99, "classes": ["ham", "spam"]}
+    rows, _ = observation_rows(["a", "b"], [[0.9, 0.1], [0.3, 0.7]], options)
+    assert [row["set"] for row in rows] == [["ham"], []]
+    assert {"set_level": 0.9, "set_rows": 99}.items() <= shared_options(options).items()
+
+
+def test_a_given_rule_has_the_floor_of_its_rows_and_computes_nothing() -> None:
+    assert SetRule.of_level(0.9).floors == (0.9,)
+    assert SetRule.of_level(0.9, 999).floors == (coverage_floor(900, 999, 0.9),)
+    assert SetRule.of_level(0.9, 5).floors == (0.9,)  # five rows give no threshold
+    with pytest.raises(ValueError, match="given by another server"):
+        SetRule.of_level(0.9).sets([[0.5, 0.5]])
