@@ -24,7 +24,7 @@ from tests.conftest import environment
 ENDED = {"COMPLETED", "FAILED", "CANCELLED", "CRASHED"}
 
 PATIENCE = 600
-"""Seconds that a run may take. Six processes of tests on two cores slow a run of half a minute down to several."""
+"""Seconds that a run may take. Five processes of tests on two cores slow a run of half a minute down to several."""
 
 
 def free_port() -> int:
