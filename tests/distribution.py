@@ -9,15 +9,13 @@ from xdist.scheduler import LoadFileScheduling
 
 T = TypeVar("T")
 
-DEATHS = "tests/flows/test_deaths.py::test_one_run_bears_the_death_of_each_of_its_processes"
 MINUTES = (
     "tests/methods/test_training.py",  # this one needs no `dvc repro`, which the others wait for
     "tests/flows/test_recalibrate.py",
     "tests/flows/test_train.py",
-    DEATHS,
+    "tests/flows/test_study.py",
     "tests/flows/test_remote.py",
     "tests/flows/test_deaths.py",
-    "tests/flows/test_study.py",
     "tests/docs/test_pages.py::test_every_block_in_order[tutorials/pipeline]",
     "tests/streams/test_kills.py",
     "tests/docs/test_pages.py::test_every_block_in_order[how-to/run-a-study]",
@@ -28,6 +26,7 @@ MINUTES = (
     "tests/docs/test_pages.py::test_cifar100_by_the_command_of_its_page",
     "tests/test_training_model.py",
     "tests/docs/test_pages.py::test_every_block_in_order[how-to/text-models]",
+    "tests/warehouse/test_engines.py",
     "tests/test_stages.py",
     "tests/test_starter.py",
     "tests/test_export.py",
@@ -42,6 +41,7 @@ MINUTES = (
     "tests/service/test_bucket.py",
     "tests/docs/test_readme.py::test_make_run",
     "tests/service/test_alarm_process.py",
+    "tests/service/test_page_browser.py",
     "tests/docs/test_pages.py::test_every_block_in_order[how-to/use-your-data]",
     "tests/test_shift.py",
     "tests/test_plan.py",
@@ -52,6 +52,7 @@ MINUTES = (
     "tests/studies/test_papers.py",
     "tests/test_rare_positives.py",
     "tests/client/test_calls.py",
+    "tests/test_wheel.py",
     "tests/service/test_alarm_streams.py",
     "tests/test_training_processes.py",
     "tests/service/store/test_killed.py",
@@ -84,12 +85,11 @@ SECONDS = (
     "tests/test_vector_training.py",
 )
 """Files whose fast tests take ten seconds of a processor and more, by `make test`'s table in docs/how-to/develop.md."""
-SHARED = {
-    "tests/flows/test_train.py": "tests/flows/test_recalibrate.py",
-    "tests/flows/test_study.py": "tests/flows/test_deaths.py",
-    "tests/flows/test_remote.py": DEATHS,
-}
-"""A file -> the file or test whose process runs it as well: for both it starts one Prefect server."""
+SHARED = dict.fromkeys(
+    ("tests/flows/test_train.py", "tests/flows/test_study.py", "tests/flows/test_remote.py"),
+    "tests/flows/test_recalibrate.py",
+)
+"""A file -> the file whose process runs it as well: for all of them it starts one Prefect server."""
 ALONE = tuple(name for name in MINUTES if "::" in name)
 
 

@@ -222,11 +222,11 @@ class _Prefect:
         """Return the JSON answer. Tries again after status 503, which means that the server's database is busy."""
         import httpx
 
-        from pipeline.flows.server import STILL_SECONDS
+        from pipeline.flows.server import STILL_SECONDS, tls
 
         method = "GET" if body is None else "POST"
         for pause in (0.5, 1.0, 2.0, 4.0, 0.0):
-            answer = httpx.request(method, f"{self.url}/{path}", json=body, timeout=STILL_SECONDS)
+            answer = httpx.request(method, f"{self.url}/{path}", json=body, timeout=STILL_SECONDS, verify=tls())
             if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE:
                 break
             time.sleep(pause)

@@ -81,7 +81,9 @@ class Prefect:
     def _ask(self, method: str, path: str, body: Any) -> Any:
         """As Prefect's own client: 503 is what a server says whose database is busy for the moment."""
         for pause in (0.5, 1, 2, 4, 0):
-            answer = httpx.request(method, f"{self.url}/{path}", json=body, timeout=server.STILL_SECONDS)
+            answer = httpx.request(
+                method, f"{self.url}/{path}", json=body, timeout=server.STILL_SECONDS, verify=server.tls()
+            )
             if answer.status_code != 503:
                 break
             time.sleep(pause)
@@ -99,7 +101,7 @@ class Prefect:
 
     def ended(self, run: str, seconds: float = PATIENCE) -> dict[str, Any]:
         """The run when it has reached a final state."""
-        wait_for(lambda: self.run(run)["state_type"] in ENDED, seconds, lambda: self.logs(run))
+        wait_for(lambda: self.run(run)["state_type"] in ENDED, seconds, lambda: self.logs(run), pause=0.5)
         return self.run(run)
 
     def completed(self, run: str, seconds: float = PATIENCE) -> dict[str, Any]:
@@ -178,12 +180,12 @@ class Prefect:
         return worker
 
 
-def wait_for(condition: Callable[[], bool], seconds: float, story: Callable[[], str]) -> None:
-    """Until the condition holds; the story explains the failure.
+def wait_for(condition: Callable[[], bool], seconds: float, story: Callable[[], str], pause: float = 0.2) -> None:
+    """Until the condition holds, looked at after each pause; the story explains the failure.
 
     A look counts as a second at most: a server that answers late holds up what is waited for as well.
     """
-    left, pause = seconds, 0.2
+    left = seconds
     while True:
         begin = time.monotonic()
         if condition():
