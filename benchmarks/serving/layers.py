@@ -72,14 +72,31 @@ def layer_of(frames: list[str]) -> str:
     return OTHER
 
 
-def shares(folded: str) -> dict[str, float]:
-    """Return the share of each layer in samples, which py-spy prints as `frame;frame count` lines."""
-    counts: Counter[str] = Counter()
+def shares(folded: str) -> dict[str, dict[str, float]]:
+    """Return the share of each layer in the samples of each kind of thread.
+
+    Args:
+        folded: Samples as py-spy prints them, one line each: `thread (number): name;frame;...;frame count`.
+    """
+    counts: dict[str, Counter[str]] = {"main_us": Counter(), "other_us": Counter()}
     for line in folded.splitlines():
         stack, _, count = line.rpartition(" ")
-        counts[layer_of(stack.split(";"))] += int(count)
-    total = sum(counts.values())
-    return {layer: count / total for layer, count in counts.most_common()}
+        thread, *frames = stack.split(";")
+        counts["main_us" if thread.endswith(": MainThread") else "other_us"][layer_of(frames)] += int(count)
+    return {
+        kind: {layer: count / total for layer, count in of_kind.most_common()}
+        for kind, of_kind in counts.items()
+        if (total := sum(of_kind.values()))
+    }
+
+
+def layer_times(median: dict[str, float], of_kinds: dict[str, dict[str, float]]) -> dict[str, float]:
+    """Return microseconds of an answer by layer: the time of each kind of thread, divided by its samples."""
+    times: Counter[str] = Counter()
+    for kind, of_kind in of_kinds.items():
+        for layer, share in of_kind.items():
+            times[layer] += median[kind] * share  # type: ignore[assignment]
+    return dict(times)
 
 
 @contextlib.contextmanager
@@ -131,8 +148,8 @@ def turn(server: Running, body: Path, seconds: float) -> dict[str, Any]:
     return {"rps": found.rps, "p99_ms": found.p99_ms, "all_us": sum(spent.values()), **spent}
 
 
-def samples(server: Running, body: Path, spy: Path, seconds: float, scratch: Path) -> dict[str, float]:
-    """Return the share of each layer in samples of a loaded server's Python processes."""
+def samples(server: Running, body: Path, spy: Path, seconds: float, scratch: Path) -> dict[str, dict[str, float]]:
+    """Return the shares of layers in samples of a loaded server's Python processes; see `shares`."""
     pids = [one.pid for one in processes_of(server.pid) if _is_python(one)]
     out = [scratch / f"stacks-{pid}.txt" for pid in pids]
     whole = str(max(1, round(seconds)))
@@ -152,6 +169,7 @@ def samples(server: Running, body: Path, spy: Path, seconds: float, scratch: Pat
                 "-d",
                 whole,
                 "--nonblocking",
+                "--threads",
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -218,19 +236,20 @@ def markdown(result: dict[str, Any]) -> str:
     ]
     for kind, words in KINDS.items():
         rows.append([f"- {words}", *(f"{medians[name][kind]:.0f} µs" for name in names)])
-    for layer in sorted({layer for own in layers.values() for layer in own}):
-        found = (layers[name].get(layer) for name in names)
-        rows.append([f"samples: {layer}", *("" if share is None else f"{share:.0%}" for share in found)])
+    times = {name: layer_times(medians[name], layers[name]) for name in names}
+    for layer in sorted({layer for own in times.values() for layer in own}):
+        found = (times[name].get(layer) for name in names)
+        rows.append([f"by samples: {layer}", *("" if us is None else f"{us:.0f} µs" for us in found)])
     table = "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows)
-    return f"{table}\n\n{_conclusion(ours, peer, layers[OURS.server])} {_loads(result)}"
+    return f"{table}\n\n{_conclusion(ours, peer, times[OURS.server])} {_loads(result)}"
 
 
-def _conclusion(ours: dict[str, float], peer: dict[str, float], shares_: dict[str, float]) -> str:
+def _conclusion(ours: dict[str, float], peer: dict[str, float], times: dict[str, float]) -> str:
     """Return what a front in Rust would have to bring for an answer of ours to take no longer than the peer's."""
     gap = ours["all_us"] - peer["all_us"]
     if gap <= 0:
         return f"An answer of ours takes {-gap:.0f} µs less than one of mosec."
-    front = sum(shares_.get(layer, 0.0) for layer in FRONT) * ours["all_us"]
+    front = sum(times.get(layer, 0.0) for layer in FRONT)
     return (
         f"An answer of ours takes {gap:.0f} µs more than one of mosec. HTTP, JSON and sockets take about"
         f" {front:.0f} µs of it in Python and uvloop, and mosec's front in Rust takes {peer['front_us']:.0f} µs."
