@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import statistics
 import subprocess
 import tempfile
@@ -53,6 +54,7 @@ LAYERS = (
 OTHER = "other threads"
 
 
+THREAD = re.compile(r"thread \((\d+)\)")
 KINDS = {
     "main_us": "main threads of Python",
     "other_us": "other threads of Python",
@@ -73,30 +75,30 @@ def layer_of(frames: list[str]) -> str:
 
 
 def shares(folded: str) -> dict[str, dict[str, float]]:
-    """Return the share of each layer in the samples of each kind of thread.
+    """Return the share of each layer in the samples of each thread, by the thread's number.
 
     Args:
         folded: Samples as py-spy prints them, one line each: `thread (number): name;frame;...;frame count`.
     """
-    counts: dict[str, Counter[str]] = {"main_us": Counter(), "other_us": Counter()}
+    counts: dict[str, Counter[str]] = {}
     for line in folded.splitlines():
         stack, _, count = line.rpartition(" ")
         thread, *frames = stack.split(";")
-        counts["main_us" if thread.endswith(": MainThread") else "other_us"][layer_of(frames)] += int(count)
+        if number := THREAD.search(thread):
+            counts.setdefault(number[1], Counter())[layer_of(frames)] += int(count)
     return {
-        kind: {layer: count / total for layer, count in of_kind.most_common()}
-        for kind, of_kind in counts.items()
-        if (total := sum(of_kind.values()))
+        thread: {layer: count / sum(of_thread.values()) for layer, count in of_thread.most_common()}
+        for thread, of_thread in counts.items()
     }
 
 
-def layer_times(median: dict[str, float], of_kinds: dict[str, dict[str, float]]) -> dict[str, float]:
-    """Return microseconds of an answer by layer: the time of each kind of thread, divided by its samples."""
-    times: Counter[str] = Counter()
-    for kind, of_kind in of_kinds.items():
-        for layer, share in of_kind.items():
-            times[layer] += median[kind] * share  # type: ignore[assignment]
-    return dict(times)
+def layer_times(threads: dict[str, float], of_threads: dict[str, dict[str, float]]) -> dict[str, float]:
+    """Return microseconds of an answer by layer: the kernel's time of each thread, divided as its samples are."""
+    times: dict[str, float] = {}
+    for thread, spent in threads.items():
+        for layer, share in of_threads.get(thread, {OTHER: 1.0}).items():
+            times[layer] = times.get(layer, 0.0) + spent * share
+    return times
 
 
 @contextlib.contextmanager
@@ -123,17 +125,13 @@ def processes_of(pid: int) -> list[psutil.Process]:
     return [root, *root.children(recursive=True)]
 
 
-def seconds_of(pid: int) -> dict[str, float]:
-    """Return seconds of the processors so far: Python's main threads, its other threads, and other processes."""
-    found = dict.fromkeys(KINDS, 0.0)
+def seconds_of(pid: int) -> dict[tuple[str, str], float]:
+    """Return seconds of the processors so far, by kind (see KINDS) and number of each thread."""
+    found: dict[tuple[str, str], float] = {}
     for one in processes_of(pid):
-        own = sum(one.cpu_times()[:2])
-        if _is_python(one):
-            main = sum(sum(times[1:]) for times in one.threads() if times.id == one.pid)
-            found["main_us"] += main
-            found["other_us"] += own - main
-        else:
-            found["front_us"] += own
+        for times in one.threads():
+            kind = "front_us" if not _is_python(one) else "main_us" if times.id == one.pid else "other_us"
+            found[kind, str(times.id)] = times.user_time + times.system_time
     return found
 
 
@@ -144,8 +142,10 @@ def turn(server: Running, body: Path, seconds: float) -> dict[str, Any]:
     after = seconds_of(server.pid)
     if found.failed or not found.requests:
         raise load.LoadError(f"{server.server} failed {found.failed} of {found.requests} requests")
-    spent = {kind: 1e6 * (after[kind] - before[kind]) / found.requests for kind in KINDS}
-    return {"rps": found.rps, "p99_ms": found.p99_ms, "all_us": sum(spent.values()), **spent}
+    spent = {key: 1e6 * (end - before.get(key, 0.0)) / found.requests for key, end in after.items()}
+    kinds = {kind: sum(us for (of, _), us in spent.items() if of == kind) for kind in KINDS}
+    threads = {thread: us for (kind, thread), us in spent.items() if kind != "front_us"}
+    return {"rps": found.rps, "p99_ms": found.p99_ms, "all_us": sum(spent.values()), **kinds, "threads": threads}
 
 
 def samples(server: Running, body: Path, spy: Path, seconds: float, scratch: Path) -> dict[str, dict[str, float]]:
@@ -199,7 +199,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         ]
         running.append(stack.enter_context(stored_mosec(STORED, model, options.peers, folder, body)))
         turns: dict[str, list[dict[str, Any]]] = {server.server: [] for server in running}
-        layers = {}
+        shares_of: dict[str, dict[str, dict[str, float]]] = {}
         for k in range(options.turns + 2):
             for server in running:
                 with contextlib.ExitStack() as others:
@@ -208,16 +208,21 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
                             others.enter_context(load.stopped(other.pid))
                     if k == options.turns + 1:
                         spy = options.peers.parent / "py-spy"
-                        layers[server.server] = samples(server, body, spy, options.seconds, folder)
+                        shares_of[server.server] = samples(server, body, spy, options.seconds, folder)
                         continue
                     found = turn(server, body, options.seconds)
                     if k:  # the first turn warms up
                         turns[server.server].append(found)
     medians = {
-        name: {key: round(statistics.median(one[key] for one in own), 2) for key in own[0]}
+        name: {key: round(statistics.median(one[key] for one in own), 2) for key in own[0] if key != "threads"}
         for name, own in turns.items()
     }
-    return {"medians": medians, "layers": layers, "turns": turns}
+    times = {}
+    for name, own in turns.items():
+        of_turns = [layer_times(one.pop("threads"), shares_of[name]) for one in own]
+        every = dict.fromkeys(layer for one in of_turns for layer in one)
+        times[name] = {layer: round(statistics.median(one.get(layer, 0.0) for one in of_turns), 2) for layer in every}
+    return {"medians": medians, "layers": times, "turns": turns}
 
 
 FRONT = ("HTTP and JSON of the service", "HTTP of uvicorn", "event loop in C and sockets")
@@ -236,12 +241,11 @@ def markdown(result: dict[str, Any]) -> str:
     ]
     for kind, words in KINDS.items():
         rows.append([f"- {words}", *(f"{medians[name][kind]:.0f} µs" for name in names)])
-    times = {name: layer_times(medians[name], layers[name]) for name in names}
-    for layer in sorted({layer for own in times.values() for layer in own}):
-        found = (times[name].get(layer) for name in names)
+    for layer in sorted({layer for own in layers.values() for layer in own}):
+        found = (layers[name].get(layer) for name in names)
         rows.append([f"by samples: {layer}", *("" if us is None else f"{us:.0f} µs" for us in found)])
     table = "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows)
-    return f"{table}\n\n{_conclusion(ours, peer, times[OURS.server])} {_loads(result)}"
+    return f"{table}\n\n{_conclusion(ours, peer, layers[OURS.server])} {_loads(result)}"
 
 
 def _conclusion(ours: dict[str, float], peer: dict[str, float], times: dict[str, float]) -> str:
