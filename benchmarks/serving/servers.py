@@ -16,6 +16,12 @@ from trueodds.processes import privacy
 ROOT = Path(__file__).resolve().parents[2]
 PEERS = Path(__file__).resolve().parent / "peers"
 TEMPERATURE = 1.5
+PATIENT = ("--timeout", "600000")
+"""Option of mosec: a request expires after this many milliseconds.
+
+By default it is 3,000. A turn ends with requests under way, and they expire while mosec is stopped. After that mosec
+answered every request with an error (1,046 of 1,046 in the next turn).
+"""
 
 
 @dataclass(frozen=True)
@@ -121,7 +127,7 @@ def _command(
     if variant.server == "LitServe":
         return [str(peers), "litserve_server.py"], environment, PEERS
     if variant.server == "mosec":
-        arguments = ["--address", "127.0.0.1", "--port", str(port), "--log-level", "error"]
+        arguments = ["--address", "127.0.0.1", "--port", str(port), "--log-level", "error", *PATIENT]
         return [str(peers), "mosec_server.py", *arguments], environment, PEERS
     arguments = ["serve", "bentoml_server:Service", "--host", "127.0.0.1", "--port", str(port)]
     return [str(peers), "-m", "bentoml", *arguments], environment, PEERS

@@ -53,8 +53,12 @@ def running(
     limits: ConnectionLimits | None = None,
     http: type[LimitedHTTP] = LimitedHTTP,
     listening: socket.socket | None = None,
+    workers: int = 1,
 ) -> Iterator[Running]:
-    """Serve `app` until the block ends; on `listening`, which is closed then, or on a free port."""
+    """Serve `app` until the block ends; on `listening`, which is closed then, or on a free port.
+
+    `workers` is the number of workers that it believes to be one of.
+    """
     socket_ = listening or socket.create_server(("127.0.0.1", 0))
     lost: Counter[str] = Counter()
 
@@ -67,7 +71,8 @@ def running(
             await send({"type": "lifespan.startup.complete"})
         await send({"type": "lifespan.shutdown.complete"})
 
-    server = Server(Config(with_state, limits=limits, http=http, log_level="error", timeout_graceful_shutdown=8))
+    options = {"http": http, "workers": workers, "log_level": "error", "timeout_graceful_shutdown": 8}
+    server = Server(Config(with_state, limits=limits, **options))
     thread = threading.Thread(target=server.run, args=([socket_],))
     thread.start()
     until(lambda: server.started)

@@ -214,8 +214,14 @@ def test_clients_that_hang_up_are_counted_and_nothing_else_is_said(capsys: pytes
     assert capsys.readouterr().err == ""
 
 
-def test_a_worker_that_begins_makes_no_other_wait_in_accept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether a socket blocks is one flag of all its copies, those of the other workers too."""
+@pytest.mark.parametrize(("workers", "accepts"), [(1, ACCEPTS), (2, 1)])
+def test_a_worker_that_begins_makes_no_other_wait_in_accept(
+    monkeypatch: pytest.MonkeyPatch, workers: int, accepts: int
+) -> None:
+    """Whether a socket blocks is one flag of all its copies, those of the other workers too.
+
+    One of several workers accepts one connection at a time, and so leaves the next one to the others.
+    """
     seen: list[bool] = []
     startup = uvicorn.Server.startup
 
@@ -224,8 +230,8 @@ def test_a_worker_that_begins_makes_no_other_wait_in_accept(monkeypatch: pytest.
         await startup(self, sockets)
 
     monkeypatch.setattr(uvicorn.Server, "startup", look)
-    with running():
-        assert seen == [False] * ACCEPTS
+    with running(workers=workers):
+        assert seen == [False] * accepts
 
 
 @pytest.mark.parametrize("servers", [1, 2])

@@ -66,6 +66,15 @@ def test_large_bodies_are_counted_as_short_ones(body: bytes) -> None:
         assert repeated_name(once, orjson.loads(once)) == ""
 
 
+@pytest.mark.parametrize("names", [json_names._FEW - 2, json_names._FEW - 1, json_names._FEW, 5 * json_names._FEW])
+def test_many_names_are_counted_as_few(names: int) -> None:
+    tree = {f"name {k}": "1" * json_names._SHORT for k in range(names)}
+    body = json.dumps(tree).encode()
+    assert repeated_name(body, orjson.loads(body)) == ""
+    twice = body[:-1] + b', "name 0": 2}'
+    assert "has the name 'name 0' twice" in repeated_name(twice, orjson.loads(twice))
+
+
 def test_the_place_is_named() -> None:
     for body, words in (
         (b'{"a": 1, "\\u0061": 2}', "the body has the name 'a' twice; remove one of them"),

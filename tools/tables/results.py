@@ -74,6 +74,7 @@ COMMANDS = {
     "checkpoints": "python -m benchmarks.training.checkpoints",
     "importing": "python -m benchmarks.library.importing --write",
     "serving": "python -m benchmarks.serving.comparison --peers .peers/bin/python",
+    "serving_layers": "python -m benchmarks.serving.layers --peers .peers/bin/python",
     "vector_serving": "python -m benchmarks.serving.vectors --peers .peers/bin/python",
     "observe": "python -m benchmarks.serving.observe --write",
     "faults": "python -m benchmarks.faults --kills 200",

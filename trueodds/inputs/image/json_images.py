@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from itertools import chain, islice
 from typing import Any
 
 import numpy as np
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from trueodds.inputs.checkpoint import checkpoint
 from trueodds.inputs.errors import InputError, InputTooLargeError
@@ -45,6 +47,7 @@ SCHEMAS: Sequence[Mapping[str, Any]] = (
         },
     },
 )
+_BASE64 = TypeAdapter(bytes, config=ConfigDict(val_json_bytes="base64"))
 
 
 @dataclass
@@ -175,11 +178,23 @@ def _base64(instance: dict[str, Any], key: str, name: str) -> bytes:
             ' or {"pixels_b64": "<raw bytes>"}'
         )
     try:
-        # pybase64 is ten times as fast but releases the GIL, and waited .2 ms to get it back from the event loop.
-        return base64.b64decode(text, validate=True)
+        return _decode(text)
     except (binascii.Error, ValueError) as error:
         cure = "; leave out the 'data:...,' prefix" if text.startswith("data:") else ""
         raise _invalid(f"{name}.{key} is not base64 ({error}){cure}") from None
+
+
+def _decode(text: str) -> bytes:
+    """Decode base64 as `base64.b64decode(text, validate=True)` does, in a fifth of its time.
+
+    pydantic's decoder keeps the GIL. pybase64 is as fast but releases it, and waited .2 ms to get it back from the
+    event loop. pydantic also takes the letters of URLs and missing padding, so such texts go to Python's decoder.
+    """
+    if len(text) % 4 == 0 and "-" not in text and "_" not in text:
+        with contextlib.suppress(ValidationError):
+            decoded: bytes = _BASE64.validate_strings(text)
+            return decoded
+    return base64.b64decode(text, validate=True)
 
 
 def _place(name: str, position: int, shape: Sequence[int]) -> str:
