@@ -102,6 +102,7 @@ def copy_of_repository(target: Path) -> Path:
     run(["git", "init", "-q", "-b", "main"], target)
     run(["git", "add", "-A"], target)
     run(["git", *IDENTITY, "commit", "-q", "-m", "copy"], target)
+    run(["git", "repack", "-adq"], target)  # it is copied often: one file instead of one for each object
     return target
 
 
