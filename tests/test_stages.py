@@ -360,7 +360,7 @@ def test_an_option_of_the_calibrator_is_used_and_its_value_checked(trained: Path
 def test_conformal_sets_are_fitted_on_rows_of_their_own_and_exported(trained: Path) -> None:
     options = ["calibration.conformal=lac", "calibration.conformal_options={levels: [0.9, 0.8]}"]
     for stage in ("calibrate", "evaluate", "export"):
-        done = command(
+        done = obeyed(
             [stage, *(word.partition(".")[2] for word in options)] if stage == "calibrate" else [stage], trained
         )
         assert done.returncode == 0, done.stderr
@@ -375,7 +375,7 @@ def test_conformal_sets_are_fitted_on_rows_of_their_own_and_exported(trained: Pa
     for rule, measured in zip(bundle.card.sets.rules, bundle.card.sets.test, strict=True):
         assert measured == conformal.measure(rule, own(test.logits_NC), test.labels_N)
     assert "## Conformal sets" in (bundle.directory / "MODEL_CARD.md").read_text()
-    refused = command(["calibrate", "conformal_options={levels: [0.9]}"], trained)
+    refused = obeyed(["calibrate", "conformal_options={levels: [0.9]}"], trained)
     assert refused.returncode == 1 and "calibration.conformal is null; name a method" in refused.stderr
 
 
