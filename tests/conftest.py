@@ -88,9 +88,15 @@ def run(
     return done
 
 
-def copy_of_repository(target: Path) -> Path:
-    """The working tree as a git repository with one commit: tracked and new files, of ignored ones only bytecode."""
+def copy_of_repository(target: Path, without: tuple[str, ...] = ()) -> Path:
+    """The working tree as a git repository with one commit: tracked and new files, of ignored ones only bytecode.
+
+    Args:
+        target: The folder of the copy.
+        without: Folders that the test has no use for.
+    """
     listed = run(["git", "ls-files", "-co", "--exclude-standard"], ROOT).stdout.splitlines()
+    listed = [name for name in listed if not name.startswith(tuple(f"{folder}/" for folder in without))]
     for name in listed:
         if (ROOT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
