@@ -141,7 +141,7 @@ def test_git_tracks_the_small_tables_and_dvc_keeps_the_rest() -> None:
 
 def test_metrics_in_a_fresh_clone(tmp_path: Path) -> None:
     """Without `dvc repro`, and without the cache that made them."""
-    clone = copy_of_repository(tmp_path / "clone")
+    clone = copy_of_repository(tmp_path / "clone", without=("benchmarks", "docs", "tests", "service", "deploy"))
     answer = run(["dvc", "metrics", "show", "--json"], clone)
     assert "failed" not in answer.stderr  # DVC takes a figure whose name is `error` for a file that cannot be read
     shown = json.loads(answer.stdout)

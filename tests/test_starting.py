@@ -93,7 +93,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """What each case loads; all of a group run in forks of one process, in a folder with params.yaml."""
     folder = tmp_path_factory.mktemp("work")
     (folder / "params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
-    results = {}
+    results: dict[str, set[str]] = {}
     for first, cases in FIRST.items():
         done = subprocess.run(
             [sys.executable, "-m", "tests.loaded_packages", first],
