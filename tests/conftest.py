@@ -7,7 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +88,15 @@ def run(
     return done
 
 
-def copy_of_repository(target: Path) -> Path:
-    """The working tree as a git repository with one commit: tracked and new files, of ignored ones only bytecode."""
+def copy_of_repository(target: Path, without: tuple[str, ...] = ()) -> Path:
+    """The working tree as a git repository with one commit: tracked and new files, of ignored ones only bytecode.
+
+    Args:
+        target: The folder of the copy.
+        without: Folders that the test has no use for.
+    """
     listed = run(["git", "ls-files", "-co", "--exclude-standard"], ROOT).stdout.splitlines()
+    listed = [name for name in listed if not name.startswith(tuple(f"{folder}/" for folder in without))]
     for name in listed:
         if (ROOT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +109,25 @@ def copy_of_repository(target: Path) -> Path:
     run(["git", "init", "-q", "-b", "main"], target)
     run(["git", "add", "-A"], target)
     run(["git", *IDENTITY, "commit", "-q", "-m", "copy"], target)
+    run(["git", "repack", "-adq"], target)  # it is copied often: one file instead of one for each object
     return target
+
+
+@contextmanager
+def made_once(factory: pytest.TempPathFactory, name: str) -> Iterator[tuple[Path, bool]]:
+    """A folder of this run of the tests, and whether it is still to be filled: one of pytest-xdist's processes does it.
+
+    Nobody changes it afterwards.
+    """
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    with FileLock(f"{folder}.lock"):
+        done = folder.with_name(f"{name}.done")
+        if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # of a process that failed in the middle
+            folder.mkdir()
+        yield folder, not done.exists()
+        done.touch()
 
 
 @pytest.fixture(scope="session")

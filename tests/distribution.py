@@ -12,6 +12,7 @@ T = TypeVar("T")
 MINUTES = (
     "tests/methods/test_training.py",  # this one needs no `dvc repro`, which the others wait for
     "tests/flows/test_recalibrate.py",
+    "tests/warehouse/test_engines.py",  # waits for Spark
     "tests/flows/test_train.py",
     "tests/flows/test_study.py",
     "tests/flows/test_remote.py",
@@ -70,18 +71,26 @@ MINUTES = (
 """Begun last, each would leave the other processes idle at the end; those that wait most first."""
 SECONDS = (
     "tests/test_stages.py",
-    "tests/warehouse/test_equality.py",
     "tests/warehouse/test_partitions.py",
+    "tests/warehouse/test_equality.py",
     "tests/warehouse/test_bucket_tables.py",
     "tests/service/test_openapi.py",
     "tests/test_starting.py",
     "tests/flows/test_workspace.py",
     "tests/streams/test_consume.py",
     "tests/service/store/test_maturing.py",
+    "tests/test_recalibrate_prior_shift.py",
     "tests/metrics/test_sequential.py",
+    "tests/metrics/test_ece_interval.py",
     "tests/service/test_process.py",
     "tests/test_recalibrate.py",
     "tests/methods/test_meta_training.py",
+    "tests/calibrators/test_calibrators.py",
+    "tests/test_ensembles.py",
+    "tests/service/test_observe.py",
+    "tests/test_layers.py",
+    "tests/warehouse/test_command.py",
+    "tests/warehouse/test_table_objects.py",
     "tests/test_vector_training.py",
 )
 """Files whose fast tests take ten seconds of a processor and more, by `make test`'s table in docs/how-to/develop.md."""

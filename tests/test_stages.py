@@ -141,7 +141,7 @@ def test_git_tracks_the_small_tables_and_dvc_keeps_the_rest() -> None:
 
 def test_metrics_in_a_fresh_clone(tmp_path: Path) -> None:
     """Without `dvc repro`, and without the cache that made them."""
-    clone = copy_of_repository(tmp_path / "clone")
+    clone = copy_of_repository(tmp_path / "clone", without=("benchmarks", "docs", "tests", "service", "deploy"))
     answer = run(["dvc", "metrics", "show", "--json"], clone)
     assert "failed" not in answer.stderr  # DVC takes a figure whose name is `error` for a file that cannot be read
     shown = json.loads(answer.stdout)
@@ -360,7 +360,7 @@ def test_an_option_of_the_calibrator_is_used_and_its_value_checked(trained: Path
 def test_conformal_sets_are_fitted_on_rows_of_their_own_and_exported(trained: Path) -> None:
     options = ["calibration.conformal=lac", "calibration.conformal_options={levels: [0.9, 0.8]}"]
     for stage in ("calibrate", "evaluate", "export"):
-        done = command(
+        done = obeyed(
             [stage, *(word.partition(".")[2] for word in options)] if stage == "calibrate" else [stage], trained
         )
         assert done.returncode == 0, done.stderr
@@ -375,7 +375,7 @@ def test_conformal_sets_are_fitted_on_rows_of_their_own_and_exported(trained: Pa
     for rule, measured in zip(bundle.card.sets.rules, bundle.card.sets.test, strict=True):
         assert measured == conformal.measure(rule, own(test.logits_NC), test.labels_N)
     assert "## Conformal sets" in (bundle.directory / "MODEL_CARD.md").read_text()
-    refused = command(["calibrate", "conformal_options={levels: [0.9]}"], trained)
+    refused = obeyed(["calibrate", "conformal_options={levels: [0.9]}"], trained)
     assert refused.returncode == 1 and "calibration.conformal is null; name a method" in refused.stderr
 
 

@@ -16,6 +16,8 @@ from typing import Any, Self
 import psutil
 
 USER = "trueodds"
+AT_ONCE = 20
+"""Schemas that one process makes."""
 
 
 def missing() -> str:
@@ -66,7 +68,7 @@ class Cluster:
             how = ("-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
             self._run("initdb", "-D", str(self._data), *how)
         self._process: subprocess.Popen[bytes] | None = None
-        self._count = 0
+        self._count, self._made = 0, 0
         self.start()
 
     def start(self) -> None:
@@ -101,12 +103,17 @@ class Cluster:
         psutil.wait_procs(children, 30)  # a new one refuses to start beside them
 
     def database(self) -> str:
-        """Return the URL of a new, empty schema, which serves as a separate database and takes 30 ms."""
+        """Return the URL of a new, empty schema, which serves as a separate database.
+
+        Schemas are made in advance: a process of psql takes 100 ms, and a schema one.
+        """
+        if self._count == self._made:
+            self._made += AT_ONCE
+            names = (f"test_{k}" for k in range(self._count + 1, self._made + 1))
+            where = ("-h", "127.0.0.1", "-p", str(self.port), "-U", USER, "-d", "postgres")
+            self._run("psql", "-q", *where, "-c", "".join(f"CREATE SCHEMA {name};" for name in names))
         self._count += 1
-        name = f"test_{self._count}"
-        where = ("-h", "127.0.0.1", "-p", str(self.port), "-U", USER, "-d", "postgres")
-        self._run("psql", "-q", *where, "-c", f"CREATE SCHEMA {name}")
-        return f"postgresql://{USER}@127.0.0.1:{self.port}/postgres?search_path={name}"
+        return f"postgresql://{USER}@127.0.0.1:{self.port}/postgres?search_path=test_{self._count}"
 
     def __enter__(self) -> Self:
         return self

@@ -24,8 +24,9 @@ messages: list[str] = []
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Leave it as it is."""
-    return copy_of_repository(tmp_path_factory.mktemp("repository") / "home")
+    """Leave it as it is. Each test copies it, and makes workspaces of it: it has what a run reads."""
+    without = ("benchmarks", "docs", "tests", "service", "deploy")
+    return copy_of_repository(tmp_path_factory.mktemp("repository") / "home", without)
 
 
 @pytest.fixture

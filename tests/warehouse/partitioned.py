@@ -72,7 +72,11 @@ def make(folder: Path, kind: str = "usual", rows: int = 900, seed: int = 0) -> P
     for k, part in enumerate(np.array_split(order, 3)):
         keys, labels, times = zip(*(rows_of_labels[i] for i in part), strict=True)
         write(folder / "labels" / f"part-{k}.parquet", {"id": list(keys), "label": list(labels), "time": list(times)})
-    positive = "class 1" if kind == "positive" else None
+    return described(folder, "class 1" if kind == "positive" else None)
+
+
+def described(folder: Path, positive: str | None = None) -> PartitionedTable:
+    """Return the description of what `make` has written."""
     return PartitionedTable(
         answers=str(folder / "answers" / "*.parquet"),
         labels=str(folder / "labels" / "*.parquet"),

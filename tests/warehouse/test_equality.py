@@ -67,10 +67,10 @@ def assert_equal_groups(found: TableSums, expected: Answers) -> None:
     columns = {"class": expected.predicted, "tag": expected.groups.tags, "version": expected.groups.versions}
     columns["confidence_source"] = expected.groups.confidence_sources
     for name, column in columns.items():
-        groups = {} if column is None else sums_by(expected, column)
-        assert found.by(name).keys() == groups.keys()
+        groups, own = {} if column is None else sums_by(expected, column), found.by(name)
+        assert own.keys() == groups.keys()
         for value, sums in groups.items():
-            assert_equal(found.by(name)[value], sums)
+            assert_equal(own[value], sums)
 
 
 @pytest.mark.parametrize("name", USED)

@@ -53,6 +53,27 @@ def text_of(name: str, dialect: str) -> str:
     return f"{ibis.to_sql(sums_expression(table, plan(name, dialect), quick=quick), dialect=dialect)}\n"
 
 
+@pytest.mark.parametrize("fused", [True, False])
+def test_duckdb_gets_nested_selects_and_ibis_keeps_its_setting(fused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ibis.options.sql, "fuse_selects", fused)
+    source = source_of("outcomes", "bigquery")
+    seen: list[bool] = []
+    backend = type(source.table.get_backend())
+    compiled = backend.compile
+
+    def compile_it(*arguments: Any, **options: Any) -> str:
+        seen.append(ibis.options.sql.fuse_selects)
+        return str(compiled(*arguments, **options))
+
+    monkeypatch.setattr(backend, "compile", compile_it)
+    count = source.table.aggregate(count=source.table.count())
+    assert TableSource("answers", source.table).run(count) == {"count": [500]}
+    source.table.get_backend().con.unregister("answers")
+    with pytest.raises(UserError, match="CatalogException"):
+        TableSource("answers", source.table).run(count)
+    assert seen and not any(seen) and ibis.options.sql.fuse_selects is fused
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("name", TABLES)
 def test_the_sql_is_the_reviewed_one(name: str, dialect: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.warehouse.partitioned import DAY, START, end_ms, made, make, write
+from tests.warehouse.partitioned import DAY, START, described, end_ms, made, make, write
 from tests.warehouse.tables import usual
 from tests.warehouse.test_command import assert_close
 from tests.warehouse.test_equality import assert_equal
@@ -150,12 +151,31 @@ def test_a_file_holds_its_provenance(daily: tuple[PartitionedTable, list[Path]],
     assert missing_days(table, paths[0].parent, end_ms()) == []
 
 
-def test_late_rows_make_their_day_and_those_after_it_again(tmp_path: Path) -> None:
-    table = make(tmp_path, rows=120)
-    paths = made(table, tmp_path / "sums")
+@pytest.fixture(scope="module")
+def four_days(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A small table with the sums of its days, and a copy of all that."""
+    folder = tmp_path_factory.mktemp("late") / "table"
+    made(make(folder, rows=120), folder / "sums")
+    return folder, Path(shutil.copytree(folder, folder.with_name("first")))
+
+
+@pytest.fixture
+def summed(four_days: tuple[Path, Path]) -> tuple[Path, PartitionedTable, list[Path]]:
+    """The small table as it was first: a test may change its files. Sums name the paths of what they are made of."""
+    folder, first = four_days
+    shutil.rmtree(folder)
+    shutil.copytree(first, folder)
+    return folder, described(folder), sorted((folder / "sums").iterdir())
+
+
+Summed = tuple[Path, PartitionedTable, list[Path]]
+
+
+def test_late_rows_make_their_day_and_those_after_it_again(summed: Summed) -> None:
+    folder, table, paths = summed
     columns = pq.read_table(Path(table.answers).parent / "part-0.parquet").slice(0, 1).to_pydict()
-    write(tmp_path / "answers" / "late.parquet", columns | {"id": ["late"], "time": [START + DAY + 5]})
-    changes = missing_days(table, tmp_path / "sums", end_ms())
+    write(folder / "answers" / "late.parquet", columns | {"id": ["late"], "time": [START + DAY + 5]})
+    changes = missing_days(table, folder / "sums", end_ms())
     assert [(change.path.stem[-2:], change.reason) for change in changes] == [
         ("02", "late rows"),
         ("03", "after late rows"),
@@ -163,21 +183,20 @@ def test_late_rows_make_their_day_and_those_after_it_again(tmp_path: Path) -> No
     ]
     for change in changes:
         make_day(table, change)
-    assert missing_days(table, tmp_path / "sums", end_ms()) == []
+    assert missing_days(table, folder / "sums", end_ms()) == []
     assert_same(read_sums(paths)[1], whole(table))
-    for path in (tmp_path / "answers").iterdir():  # a retention removes answers: their sums stay
+    for path in (folder / "answers").iterdir():  # a retention removes answers: their sums stay
         pq.write_table(pq.read_table(path, filters=[("time", ">=", START + DAY)]), path)
-    assert missing_days(table, tmp_path / "sums", end_ms()) == []
+    assert missing_days(table, folder / "sums", end_ms()) == []
 
 
-def test_late_rows_do_not_lose_the_labels_of_removed_answers(tmp_path: Path) -> None:
-    table = make(tmp_path, rows=120)
-    paths = made(table, tmp_path / "sums")
+def test_late_rows_do_not_lose_the_labels_of_removed_answers(summed: Summed) -> None:
+    folder, table, paths = summed
     before = [read_partition(path).rows for path in paths]
-    for path in (tmp_path / "answers").iterdir():
+    for path in (folder / "answers").iterdir():
         pq.write_table(pq.read_table(path, filters=[("time", ">=", START + DAY)]), path)
-    write(tmp_path / "labels" / "late.parquet", {"id": ["nobody"], "label": ["class 0"], "time": [START + DAY + 5]})
-    changes = missing_days(table, tmp_path / "sums", end_ms())
+    write(folder / "labels" / "late.parquet", {"id": ["nobody"], "label": ["class 0"], "time": [START + DAY + 5]})
+    changes = missing_days(table, folder / "sums", end_ms())
     assert [change.path for change in changes] == paths[1:]
     described = [describe(change, make_day(table, change)) for change in changes]
     assert "not made again" in described[0]
