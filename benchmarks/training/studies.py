@@ -22,6 +22,7 @@ as then are finished.
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -113,7 +114,7 @@ def exponents_of(places: Sequence[Place]) -> list[dict[str, Any]]:
     found = []
     for place in places:
         last = _rows_of(place)[-1]
-        if not (last.get("outer_before") and last.get("test_gamma_mean")):
+        if not last.get("outer_before") or math.isnan(float(last.get("test_gamma_mean") or "nan")):
             continue
         named = {"mean": "test_gamma_mean", "low": "test_gamma_q05", "high": "test_gamma_q95", "ece": "test_ece"}
         found.append(
