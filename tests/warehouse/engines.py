@@ -161,8 +161,6 @@ class Spark(Database):
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.warehouse.dir": str(self.folder),
-            # The second compiler of the JVM and its parallel collector take more than they save in a minute.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             # On small tables the compilation of the code takes longest.
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
