@@ -1,4 +1,4 @@
-"""The pictures of the page on the papers' methods: ECE of each paper's methods beside its floor, and ECE by epoch.
+"""The pictures of the page on the papers' methods: ECE of each paper's methods beside its floor; ECE, NLL by epoch.
 
 `python -m tools.studies_pictures` writes them from the result of benchmarks/training/studies.py.
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.training.paper_claims import EPOCHS, PAPERS, methods_of_paper
+from benchmarks.training.paper_claims import EPOCHS, PAPERS, SHOWN, VAL_NLL, methods_of_paper
 from tools import ROOT
 from tools.tables.results import read
 from trueodds.drawing.axis import Across, Scale, line, n, nice_top
@@ -24,8 +24,8 @@ DOTS = {"identity": ("before", "as trained"), "temperature": ("after", "after te
 """Class of the dots and words of each calibrator."""
 LINES = dict(zip(EPOCHS, (("other", "training error"), ("before", "ECE of the test rows")), strict=True))
 """Class of the lines and words of each column by epoch."""
-SHOWN = ("ce", "flsd53", "bsce_gra")
-"""Methods whose epochs are drawn."""
+LOOKS = ("before", "after", "other")
+"""Class of the line of each method of SHOWN, where they share a panel."""
 Method = Mapping[str, Any]
 
 
@@ -94,11 +94,31 @@ def by_epoch(methods: Sequence[Method]) -> str | None:
     return picture(title, panels, legend, "One panel for each method.")
 
 
+def nll_by_epoch(methods: Sequence[Method]) -> str | None:
+    """Draw the log loss of the validation rows by epoch, a line for each method of SHOWN; None without all of them."""
+    of = {one["method"]: one["epochs"][VAL_NLL] for one in methods if VAL_NLL in one["epochs"]}
+    if not set(SHOWN) <= of.keys():
+        return None
+    top = nice_top(max(max(of[name]) for name in SHOWN), 0.01)
+    across, scale = Across(1, len(of[SHOWN[0]]), 40.0, WIDTH), Scale(top, 0, HEIGHT)
+    parts = [across.grid(0, HEIGHT), scale.grid(40.0, across.end)]
+    for name, look in zip(SHOWN, LOOKS, strict=True):
+        points = [(across(epoch), scale(value)) for epoch, value in enumerate(of[name], start=1)]
+        parts.append(f'<path class="{look} line" d="{line(points)}"/>')
+    parts.append(f'<text class="m label" x="{n(40 + WIDTH / 2)}" y="{n(HEIGHT + 40)}">epoch</text>')
+    legend = [
+        LegendEntry(f'<path class="{look} line" d="M0 6h18"/>', name) for name, look in zip(SHOWN, LOOKS, strict=True)
+    ]
+    title = "Log loss of the validation rows by epoch, in nats"
+    return picture(title, [Panel(WIDTH + 60, HEIGHT + 50, "\n".join(parts))], legend, "One line for each method.")
+
+
 def drawings() -> dict[Path, str]:
     """Return every picture that the result's finished runs allow, by its file."""
     methods = read(RESULT)["methods"]
     drawn = {FOLDER / f"papers-{paper}.svg": by_method(paper, methods) for paper in PAPERS}
     drawn[FOLDER / "papers-epochs.svg"] = by_epoch(methods)
+    drawn[FOLDER / "papers-nll.svg"] = nll_by_epoch(methods)
     return {path: svg for path, svg in drawn.items() if svg is not None}
 
 

@@ -77,6 +77,10 @@ PAPERS = {
 """Folder of each paper's studies, and its name in words."""
 EPOCHS = ("train_error", "test_ece")
 """Columns by epoch of the picture of the beginning of over-confidence."""
+SHOWN = ("ce", "flsd53", "bsce_gra")
+"""Methods that the pictures by epoch show."""
+VAL_NLL = "val_nll"
+"""Column of the picture of the log loss by epoch, which has all of SHOWN."""
 FOCAL, PLAIN = "flsd53", "ce"
 """Methods of the survey's claim."""
 REDUCTION = (0.3, 0.5)
@@ -92,10 +96,14 @@ def methods_of_paper(paper: str) -> list[str]:
 
 
 def pictures(methods: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the names of the pictures that finished methods allow: papers with two of them, and `epochs`."""
-    of = {one["method"]: one for one in methods}
+    """Return the names of the pictures that finished methods allow: papers with two of them, `epochs`, and `nll`."""
+    of = {one["method"]: one["epochs"] for one in methods}
     drawn = [paper for paper in PAPERS if len(of.keys() & set(methods_of_paper(paper))) > 1]
-    return [*drawn, "epochs"] if PLAIN in of and set(EPOCHS) <= of[PLAIN]["epochs"].keys() else drawn
+    if PLAIN in of and set(EPOCHS) <= of[PLAIN].keys():
+        drawn.append("epochs")
+    if all(VAL_NLL in of.get(name, ()) for name in SHOWN):
+        drawn.append("nll")
+    return drawn
 
 
 def by_method(places: Sequence[Place]) -> dict[str, dict[int, Place]]:

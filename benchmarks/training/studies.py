@@ -11,9 +11,9 @@ datasets/cifar100-20.npz; that of noisy-digits is the digits with 10% wrong labe
 benchmarks.training.regime` found both settings. The result of noisy-digits is a file of its own.
 
 Finished runs are stored in .run/studies, or in the folder that TRUEODDS_STUDIES names. Each one is also kept in a file
-of benchmarks/runs/. Commit these files: on any other machine their runs are done. `--code COMMIT` also takes kept runs
-that the code of an earlier commit made. A study that was stopped or killed continues from its last checkpoint. Several
-processes may run this at once.
+of benchmarks/runs/. Commit these files: on any other machine their runs are done. Kept runs of an earlier commit count
+if settings and data are equal, and the page names their commits. With `--this-code` they run again. A study that was
+stopped or killed continues from its last checkpoint. Several processes may run this at once.
 
 The result has the finished runs only, with their number. A study keeps what an earlier call stored until as many runs
 as then are finished.
@@ -53,13 +53,15 @@ RESULT_OF = {NOISY: RESULTS / "noisy_digits.json"}
 """Result of a study on other data than RESULT's."""
 ORDER = (
     "overfit", "noisy-digits", "gamma-net", "gamma-net-cifar100", "bsce-gra", "focal", "nets", "survey", "newsgroups",
-    "soft-calibration",
+    "soft-calibration", "gamma-net-variants",
 )  # fmt: skip
 MAIN = ("overfit", NOISY)
 """Studies of the claims and of the figures, one for each result."""
 OUT = Path("studies")
 BY_EPOCH = ("train_error", "val_nll", "val_ece", "test_ece", "test_gamma_mean")
 """Columns of epochs.csv that the result keeps."""
+PICTURES = {"epochs": "Training error and ECE by epoch", "nll": "Log loss of the validation rows by epoch"}
+"""Words for the pictures by epoch."""
 FIGURES = ("error_rate", "nll", "ece", "floor_mean", "floor_p95", "ece_estimate")
 """Measures of each method that the result keeps, for its picture."""
 
@@ -177,7 +179,7 @@ def markdown(result: dict[str, Any]) -> str:
     }
     lines = [*paper_claims.markdown(result["claims"], ece), "", *_survey(result["survey"]), ""]
     for name in paper_claims.pictures(result["methods"]) if "overfit" in result["studies"] else ():
-        lines += [f"![{paper_claims.PAPERS.get(name, 'Training error and ECE by epoch')}](../papers-{name}.svg)", ""]
+        lines += [f"![{paper_claims.PAPERS.get(name) or PICTURES[name]}](../papers-{name}.svg)", ""]
     if not result["studies"]:
         lines.append("No run is finished yet.")
     for one in result["studies"].values():
@@ -247,10 +249,9 @@ def main() -> None:
     parser.add_argument("--dry-run", action="store_true", help="print the runs, and how long they will take")
     parser.add_argument("--without-dvc", action="store_true", help="train each net in this process (for a GPU)")
     parser.add_argument("--runs-only", action="store_true", help="carry out and keep the runs; store no table")
-    parser.add_argument("--code", action="append", default=[], metavar="COMMIT", help="also take its kept runs")
+    parser.add_argument("--this-code", action="store_true", help="do not take the kept runs of other commits")
     options = parser.parse_args()
-    kept = kept_runs.of_arguments(KEPT, options.code)
-    assert kept is not None
+    kept = KeptRuns(KEPT, () if options.this_code else kept_runs.commits_in(KEPT))
     if options.out is not None and options.only is None:
         parser.error("--out is for one study, because several have results of their own; add --only NAME")
     subset.prepare()

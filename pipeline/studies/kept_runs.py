@@ -175,6 +175,13 @@ class KeptRuns:
         return folder
 
 
+def commits_in(folder: Path) -> tuple[str, ...]:
+    """Return the commits of the kept runs in a folder whose source files were those of their commit."""
+    records = [_read(path)[0] for path in sorted(folder.glob("*.npz"))]
+    whole = [record["commit"] for record in records if record.get("commit") and not record.get(UNCOMMITTED)]
+    return tuple(sorted(set(whole)))
+
+
 def of_arguments(folder: Path | str | None, commits: Sequence[str]) -> KeptRuns | None:
     """Return the kept runs that a caller names by folder and commits; None without a folder.
 

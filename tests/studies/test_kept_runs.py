@@ -119,6 +119,7 @@ def test_runs_of_other_code_are_taken_by_their_commit_alone(
     assert words == f"Made with: 1 run by commit {COMMIT[:10]}, whose code differs from this version's (settings and " \
                     "data are equal)."  # fmt: skip
     assert named.keep(taken) is None, "it is kept under its own key"
+    assert kept_runs.commits_in(kept.folder) == (COMMIT,)
     made: list[str] = []
     carry_out(workspace, study(seed=[0]), kept, made)
     assert made == ["seed=0"] and not places(named, workspace, seed=[0])[0].other_code, "the equal key comes first"
@@ -229,6 +230,7 @@ def test_uncommitted_code_belongs_to_no_commit(
     done = running.carry_out(study(seed=[0]), ROOT / "params.yaml", workspace, print, run_all, kept)
     words = f"Made with: 1 run by commit {COMMIT[:10]} with uncommitted changes."
     assert reporting.origins_words(reporting.made_with(done.places)) == words
+    assert kept_runs.commits_in(kept.folder) == ()
     monkeypatch.setattr(runs, "code_hashes", lambda *_: {"pipeline/data/raw.py": "changed"})
     assert not places(KeptRuns(kept.folder, (COMMIT[:8],)), workspace, seed=[0])[0].is_done
 

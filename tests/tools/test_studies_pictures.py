@@ -53,9 +53,11 @@ def test_epochs_need_cross_entropy() -> None:
 
 
 def test_the_page_shows_the_pictures_that_are_drawn() -> None:
-    epochs = {"train_error": [0.5, 0.0], "test_ece": [0.02, 0.1]}
-    for methods in ([], [method("ce", 0.1)], [method("ce", 0.1, **epochs), method("mmce", 0.1)]):
+    epochs = {"train_error": [0.5, 0.0], "test_ece": [0.02, 0.1], "val_nll": [2.0, 1.0]}
+    shown = [method(name, 0.1, **epochs) for name in paper_claims.SHOWN]
+    for methods in ([], [method("ce", 0.1)], [method("ce", 0.1, **epochs), method("mmce", 0.1)], shown, shown[:2]):
         named = paper_claims.pictures(methods)
         drawn = {paper: studies_pictures.by_method(paper, methods) for paper in PAPERS}
         drawn["epochs"] = studies_pictures.by_epoch(methods)
+        drawn["nll"] = studies_pictures.nll_by_epoch(methods)
         assert named == [name for name, svg in drawn.items() if svg is not None]
