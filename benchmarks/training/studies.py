@@ -52,8 +52,8 @@ NOISY = "noisy-digits"
 RESULT_OF = {NOISY: RESULTS / "noisy_digits.json"}
 """Result of a study on other data than RESULT's."""
 ORDER = (
-    "overfit", "noisy-digits", "gamma-net", "gamma-net-cifar100", "bsce-gra", "focal", "nets", "survey", "newsgroups",
-    "soft-calibration", "gamma-net-variants",
+    "overfit", "noisy-digits", "gamma-net", "gamma-net-cifar100", "bsce-gra", "focal", "nets", "nets-digits", "survey",
+    "newsgroups", "soft-calibration", "gamma-net-variants",
 )  # fmt: skip
 MAIN = ("overfit", NOISY)
 """Studies of the claims and of the figures, one for each result."""

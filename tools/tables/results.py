@@ -50,6 +50,7 @@ COMMANDS = {
     "tabular": "python -m benchmarks.evidence.tabular --archive FILE",
     "regime": "python -m benchmarks.training.regime",
     "studies": "python -m benchmarks.training.studies --table --only overfit",
+    "gradient_norms": "python -m benchmarks.training.gradient_norms --runs FOLDER",
     "noisy_digits_regime": "python -m benchmarks.training.regime --of noisy-digits",
     "noisy_digits": "python -m benchmarks.training.studies --table --only noisy-digits",
     "labelling": "python -m benchmarks.evidence.labelling",

@@ -113,14 +113,14 @@ async def test_a_store_of_schema_12_gets_the_queue(address: str) -> None:
         before = await store.read_labels("m", "v1")
     if "://" in address:
         connection = await asyncpg.connect(address)
-        for table in ("label_draws", "label_queue", "judge_labels"):
+        for table in ("label_draws", "label_queue", "judge_labels", "observed_sets"):
             await connection.execute(f"DROP TABLE {table}")
         await connection.execute("ALTER TABLE archiving DROP COLUMN judge_label")
         await connection.execute("UPDATE trueodds_schema SET version = 12")
         await connection.close()
     else:
         with contextlib.closing(sqlite3.connect(address)) as db:
-            for table in ("label_draws", "label_queue", "judge_labels"):
+            for table in ("label_draws", "label_queue", "judge_labels", "observed_sets"):
                 db.execute(f"DROP TABLE {table}")
             db.execute("ALTER TABLE archiving DROP COLUMN judge_label")
             db.execute("PRAGMA user_version = 12")
