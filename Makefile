@@ -68,10 +68,10 @@ test: setup ## lint, type check and the fast tests
 	@+$(MAKE) --no-print-directory -j 2 lint fast-tests
 
 fast-tests: setup
-	@OMP_NUM_THREADS=1 python -m pytest -m "not full" -n 3 --dist loadfile
+	@OMP_NUM_THREADS=1 python -m pytest -m "not full" -n 4 --dist loadfile
 
 test-full: setup ## every test, the long ones too
-	@OMP_NUM_THREADS=1 python -m pytest -n 3 --dist loadfile
+	@OMP_NUM_THREADS=1 python -m pytest -n 4 --dist loadfile
 
 test-containers: setup ## docker/compose.yaml on a Docker engine: DOCKER_HOST's, or that of the script TRUEODDS_ENGINE
 	@python -m pytest -n 0 -m containers tests/containers
