@@ -70,7 +70,6 @@ MINUTES = (
 )
 """Begun last, each would leave the other processes idle at the end; those that wait most first."""
 SECONDS = (
-    "tests/test_stages.py",
     "tests/warehouse/test_partitions.py",
     "tests/warehouse/test_equality.py",
     "tests/warehouse/test_bucket_tables.py",
@@ -83,7 +82,6 @@ SECONDS = (
     "tests/metrics/test_sequential.py",
     "tests/metrics/test_ece_interval.py",
     "tests/service/test_process.py",
-    "tests/test_recalibrate.py",
     "tests/methods/test_meta_training.py",
     "tests/calibrators/test_calibrators.py",
     "tests/test_ensembles.py",

@@ -82,7 +82,7 @@ class Terminal:
         """Run a line and return what it printed; the test fails where it fails."""
         line = line.replace(":8000", f":{self.port}")
         line = re.sub(r"^make\b", f"make -o .venv/.installed PORT={self.port}", line)
-        line = line.replace("python -m pytest", f"python -m pytest {ONE_FILE}").replace(" -n 3 ", " -n 0 ")
+        line = line.replace("python -m pytest", f"python -m pytest {ONE_FILE}").replace(" -n 4 ", " -n 0 ")
         if line.endswith(" serve"):
             self._serve(line if line.startswith("make ") else f"{line} --port {self.port}")
             return ""
