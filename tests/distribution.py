@@ -27,7 +27,6 @@ MINUTES = (
     "tests/docs/test_pages.py::test_cifar100_by_the_command_of_its_page",
     "tests/test_training_model.py",
     "tests/docs/test_pages.py::test_every_block_in_order[how-to/text-models]",
-    "tests/warehouse/test_engines.py",
     "tests/test_stages.py",
     "tests/test_starter.py",
     "tests/test_export.py",
@@ -70,6 +69,7 @@ MINUTES = (
 )
 """Begun last, each would leave the other processes idle at the end; those that wait most first."""
 SECONDS = (
+    "tests/test_stages.py",
     "tests/warehouse/test_partitions.py",
     "tests/warehouse/test_equality.py",
     "tests/warehouse/test_bucket_tables.py",
@@ -82,6 +82,7 @@ SECONDS = (
     "tests/metrics/test_sequential.py",
     "tests/metrics/test_ece_interval.py",
     "tests/service/test_process.py",
+    "tests/test_recalibrate.py",
     "tests/methods/test_meta_training.py",
     "tests/calibrators/test_calibrators.py",
     "tests/test_ensembles.py",
