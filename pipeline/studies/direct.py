@@ -67,13 +67,13 @@ def run_here(home: Path, place: Place) -> None:
 
 
 @cache
-def _code_of(home: Path, _named: str | None) -> tuple[str | None, bool]:
+def _code_of(home: Path, variable: str | None) -> tuple[str | None, bool]:
     """Return the code's commit at the first run of this process, and whether source files differ from it.
 
-    The process has loaded its code by then, so later commits do not count.
+    The process has loaded its code by then, so later commits do not count. `variable` is the value of COMMIT.
     """
     commit, changed = commit_of(home)
-    if _named or commit is None:
+    if variable or commit is None:
         return commit, changed
     return commit, bool(git(home, *running.CHANGED))
 
