@@ -14,7 +14,6 @@ machine. So all machines report the same numbers.
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -28,6 +27,7 @@ import numpy.typing as npt
 
 from pipeline.studies import runs
 from pipeline.studies.format import StudyError
+from pipeline.studies.machine import DIGITS
 from pipeline.studies.runs import LOGITS, RUN, UNCOMMITTED, Place, Run, folder_of, settings_key_of
 from pipeline.training.files import EPOCH_ROWS, EPOCHS
 from trueodds import logits
@@ -42,7 +42,6 @@ KEY, SETTINGS_KEY, EXPONENTS, NOTES = "key", "settings_key", "exponents", "val_n
 """Entries that a kept record has beside those of RUN."""
 ARRAYS = frozenset({"record", "epochs", *(f"{split}_{part}" for split in SPLITS for part in ("logits", "labels"))})
 """Names of the arrays of a file."""
-COMMIT = re.compile("[0-9a-f]{7,40}")
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -190,7 +189,7 @@ def of_arguments(folder: Path | str | None, commits: Sequence[str]) -> KeptRuns 
     """
     if folder is None and commits:
         raise StudyError(f"the code of commit {commits[0]} is for kept runs; name their folder too (--kept FOLDER)")
-    if wrong := [commit for commit in commits if not COMMIT.fullmatch(commit)]:
+    if wrong := [commit for commit in commits if not DIGITS.fullmatch(commit)]:
         raise StudyError(
             f"{wrong[0]!r} is not a commit; give 7 to 40 of its hexadecimal digits, as git log prints them"
         )

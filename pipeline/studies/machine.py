@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
+from trueodds.errors import ConfigError
+
 COMMIT = "TRUEODDS_COMMIT"
 """Environment variable with the commit of the code, for code outside its checkout, such as an unpacked archive."""
+DIGITS = re.compile("[0-9a-f]{7,40}")
+"""Pattern of a commit: the first of its hexadecimal digits, or all."""
 
 
 def processor(device: str = "cpu") -> str:
@@ -36,8 +41,13 @@ def commit_of(home: Path) -> tuple[str | None, bool]:
     """Return the commit of the code in a folder, and whether files differ from it.
 
     The variable COMMIT comes first. Without it and without git, the commit is None.
+
+    Raises:
+        ConfigError: The variable has no commit, such as the name of a branch, which would name other code tomorrow.
     """
     if named := os.environ.get(COMMIT):
+        if not DIGITS.fullmatch(named):
+            raise ConfigError(f"{COMMIT} is {named!r}; give 7 to 40 digits of the commit, as `git log` prints them")
         return named, False
     try:
         done = subprocess.run(
