@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -14,8 +17,10 @@ from pipeline.__main__ import main
 from pipeline.flows.recalibrate import label_rows
 from pipeline.recalibrate import Recalibration, Rules, judge, rehearse
 from pipeline.recalibrate.gains import label_gain_limits
+from pipeline.recalibrate.judging import evidence_about, fetch_truths
 from pipeline.recalibrate.label_choice import choose_labels
 from pipeline.recalibrate.label_comparison import SETTLE_MS, closed_answers, compare_labels, label_scores
+from pipeline.recalibrate.model_state import ModelState
 from service.labels.label_matrix import matrix
 from service.store.rows import LabelledLogits
 from tests import reference_gain_sequence as twin
@@ -101,6 +106,20 @@ def test_from_labels_to_served_curves(tmp_path: Path, capsys: pytest.CaptureFixt
         assert "compared by the logits of the labelled answers" in models.standing("tagger", second)
 
         assert "No fresh labels yet" in typed("judge", *where)
+        request, times = Recalibration(client, models), []
+
+        def slowly(step: Callable[..., Any], *arguments: Any) -> Any:
+            """A label may come while the labels are read: its answer must not be closed by then."""
+            if step is fetch_truths:
+                times.append(time.time_ns() // 1_000_000)
+                time.sleep(0.05)
+            elif step is compare_labels:
+                times.append(arguments[-1])
+            return step(*arguments)
+
+        state = ModelState.of(request)
+        evidence_about(request, state, state.candidates["recalibrated"], slowly)
+        assert times[1] <= times[0]
         label(service, 100, seed=2, known=0.5)
         assert "will count when all labels are known, or an hour after" in typed("judge", *where)
         label(service, 500, seed=3)
@@ -143,8 +162,6 @@ def test_the_file_joins_the_labels_by_id() -> None:
     assert found["logits"].tolist() == [[0, 7, 0], [2, 0, 0], [-3, 0, 0]]
     assert found["arrived_ms"].tolist() == [[0, 40, 0], [50, 0, 0], [60, 0, 0]]
     assert found["tag"].tolist() == [-1, -1, 0] and found["tag_names"].tolist() == ["t"]
-    last = matrix([[block(["a", "b"], [2, -3], [1, 0], [50, 60])], [], []], NAMES, last=1)
-    assert last["labels"].tolist() == [[0, -1, -1]]
 
 
 def test_an_answer_is_closed_when_its_labels_are_fixed() -> None:

@@ -107,8 +107,9 @@ def evidence_about(
                 f"{name}/{bundle.version} has another net than {served.version}; independent labels are judged"
                 f" beside its own net only; {cure}"
             )
+        began_ms = time.time_ns() // 1_000_000  # a label that comes during the download must not find its answer closed
         truths: LabelTruths = call(fetch_truths, request.client, name, served, None, candidate.since_ms)
-        now_ms = time.time_ns() // 1_000_000 + truths.ahead_ms
+        now_ms = began_ms + truths.ahead_ms
         found: CandidateComparison = call(compare_labels, served.calibrator, bundle.calibrator, truths, rules, now_ms)
         return Judgement(candidate.slot, bundle.version, found)
     rows: Labelled = call(fetch_labels, request.client, name, served, None, candidate.since_ms, paired)

@@ -19,6 +19,8 @@ from trueodds.texts import plural
 
 MOST_TRUTHS = 10_000_000
 """Largest number of labels in one file. They are joined in memory, about 100 bytes for each."""
+MOST_CELLS = 100_000_000
+"""Largest number of pairs of an answer and a label in one file, known or not. Each takes 13 bytes."""
 UNKNOWN = -1
 """Value of a label that is not known."""
 
@@ -71,29 +73,37 @@ async def build(runtime: Runtime, of: LabelQuestions, since_ms: int | None, last
     Raises:
         ServiceError: 404 if there is none, 422 for more than `MOST_TRUTHS` labels, 503 without space on the disk.
     """
-    blocks, truths = list[list[LabelledLogits]](), 0
+    blocks, truths, rows = list[list[LabelledLogits]](), 0, set[str]()
     for version in of.versions:
         await runtime.mature(version)
+    ids: list[str] | None = None
+    if last is not None:  # chosen over all labels: the last labels of each are those of different answers
+        ids = await runtime.store.read_last_answer_ids([version.key for version in of.versions], since_ms, last)
+    for version in of.versions:
         blocks.append([])
-        async for block in runtime.store.read_labelled_logits(*version.key, since_ms, last):
+        async for block in runtime.store.read_labelled_logits(*version.key, since_ms, ids=ids):
             truths += len(block.ids)
-            if truths > MOST_TRUTHS:
-                message = f"{of.model}/{of.version} has more than {plural(MOST_TRUTHS, 'label')}"
+            rows.update(block.ids)
+            if truths > MOST_TRUTHS or len(rows) * len(of.labels) > MOST_CELLS:
+                many = (
+                    plural(MOST_TRUTHS, "label")
+                    if truths > MOST_TRUTHS
+                    else f"{MOST_CELLS:,} pairs of an answer and a label"
+                )
+                message = f"{of.model}/{of.version} has more than {many}"
                 raise ServiceError(422, "invalid_parameter", f"{message}; give a later start (since), or last")
             blocks[-1].append(block)
     if not truths:
         message = f"{of.model}/{of.version} has no labelled answers; send labels to POST /feedback"
         raise ServiceError(404, "no_labels", message)
     try:
-        return await asyncio.to_thread(_write, matrix(blocks, of.labels, last))
+        return await asyncio.to_thread(_write, matrix(blocks, of.labels))
     except OSError as error:
         message = f"the file cannot be built in {tempfile.gettempdir()}: {error.strerror}; set TMPDIR to another folder"
         raise ServiceError(503, "no_space", message) from None
 
 
-def matrix(
-    blocks: Sequence[Sequence[LabelledLogits]], labels: Sequence[str], last: int | None = None
-) -> dict[str, npt.NDArray[Any]]:
+def matrix(blocks: Sequence[Sequence[LabelledLogits]], labels: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     """Join the blocks of each label by the ids of the answers, in the order of each answer's first label."""
     place: dict[str, int] = {}
     tags: dict[str, int] = {}
@@ -116,7 +126,7 @@ def matrix(
             propensity_N[row_M] = block.propensity_N
     known_NL = labels_NL != UNKNOWN
     first_N = np.where(known_NL, arrived_NL, np.iinfo(np.int64).max).min(axis=1)
-    order_N = np.argsort(first_N, kind="stable")[-last if last else 0 :]
+    order_N = np.argsort(first_N, kind="stable")
     return {
         "logits": logits_NL[order_N],
         "labels": labels_NL[order_N],

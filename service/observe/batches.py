@@ -479,7 +479,12 @@ def _digests(rows: list[Observation], numbers: _Numbers) -> list[bytes | None]:
     ]
 
 
-def _details(row: Observation) -> list[str | float | None]:
-    details = [row.version, row.tag, row.created_ms if row.has_time else None, row.propensity]
+def _details(row: Observation) -> list[str | float | list[str] | None]:
+    details: list[str | float | list[str] | None] = [
+        row.version,
+        row.tag,
+        row.created_ms if row.has_time else None,
+        row.propensity,
+    ]
     details += [] if row.confidence_source is None else [row.confidence_source]
-    return details if row.members is None else [*details, *sorted(row.members)]
+    return details if row.members is None else [*details, sorted(row.members)]

@@ -819,6 +819,7 @@ class Store:
         last: int | None = None,
         shadow: str | None = None,
         *,
+        ids: list[str] | None = None,
         block_bytes: int = BLOCK_BYTES,
     ) -> AsyncIterator[LabelledLogits]:
         """Read logits and labels of all labelled answers since a time, in blocks, in the order of the labels' arrival.
@@ -829,6 +830,7 @@ class Store:
             since: Time of the first answer, in milliseconds.
             last: Only the labels that arrived last: this many.
             shadow: A version. Only answers that it has scored as the model's shadow are read, with its logits.
+            ids: Only these answers.
             block_bytes: Bytes of logits in one block.
         """
         key = await self._key(model, version)
@@ -840,11 +842,16 @@ class Store:
         of, beside = self._version(key), None if shadow_key is None else (shadow_key, self._version(shadow_key))
         limit = max(block_bytes // (4 * len(of.classes)), 1)
         while True:
-            work = partial(reading.read_labelled_logits, key, of, since or 0, after, limit, beside)
+            work = partial(reading.read_labelled_logits, key, of, since or 0, after, limit, beside, ids)
             after, block = await self.database.read(work)
             if not after:
                 return
             yield block
+
+    async def read_last_answer_ids(self, versions: list[tuple[str, str]], since: int | None, last: int) -> list[str]:
+        """Read the ids of the `last` answers by the time of their first label in any of these versions."""
+        keys = [key for one in versions if (key := await self._key(*one)) is not None]
+        return await self.database.read(partial(reading.last_answer_ids, keys, since or 0, last))
 
     async def read_state(self, model: str, version: str, name: str) -> Any:
         """Read the state that `update_state` stored last, or None."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 import trueodds
 from service.app import create_app
+from service.labels import label_matrix
 from service.models.calls import PredictionCall
 from service.report import label_report_route
 from service.settings import Settings
@@ -378,3 +381,25 @@ def test_the_python_client(settings: Settings, tmp_path: Path) -> None:
             client.predict(x[:1])
         with pytest.raises(CallError, match="tagger has independent labels"):
             client.report()
+
+
+def test_the_last_answers_keep_all_their_labels(client: Client, bundle: LabelBundle) -> None:
+    """The last answers are those whose first labels came last, whenever other labels come."""
+    ids, _ = answered(client, rows(4))
+    for question, (first, second) in ((0, (0, 1)), (0, (2, 3)), (1, (2, 3)), (1, (0, 1))):
+        time.sleep(0.003)
+        labels = [{"id": ids[row], "question": QUESTIONS[question], "label": True} for row in (first, second)]
+        client.send("/feedback", {"labels": labels})
+    for last, known in ((2, [[1, 1, -1]] * 2), (3, [[1, 1, -1]] * 3), (9, [[1, 1, -1]] * 4)):
+        file = client.get("/admin/labelled.npz", params={"model": "tagger", "last": last}).content
+        assert np.load(io.BytesIO(file))["val_labels"].tolist() == known
+
+
+def test_a_file_of_too_many_cells_is_refused(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few labels of many answers fill a large matrix."""
+    ids, _ = answered(client, rows(4))
+    client.send("/feedback", {"labels": [{"id": id_, "question": QUESTIONS[0], "label": True} for id_ in ids]})
+    monkeypatch.setattr(label_matrix, "MOST_CELLS", 11)
+    answer = client.get("/admin/labelled.npz", params={"model": "tagger"})
+    assert answer.status_code == 422 and "more than 11 pairs of an answer and a label" in answer.text
+    assert client.get("/admin/labelled.npz", params={"model": "tagger", "last": 3}).status_code == 200

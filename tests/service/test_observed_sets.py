@@ -142,6 +142,15 @@ def test_bad_sets_are_refused_by_row(client: Client) -> None:
     )
 
 
+def test_a_class_with_the_name_of_a_source_is_no_source(client: Client) -> None:
+    """One id with another source and another set is another answer."""
+    whose: dict[str, Any] = {"classes": ["native", "no"], "set_level": 0.9, **WHOSE}
+    row: dict[str, Any] = {"id": "s1", "probabilities": [0.7, 0.3]}
+    client.send("/observe", {"observations": [{**row, "set": ["native"]}], **whose})
+    other = {"observations": [{**row, "set": [], "confidence_source": "native"}], **whose}
+    assert "the id 's1' was used for another answer" in client.refusal("/observe", other, 409)
+
+
 def test_the_client_sends_sets() -> None:
     options: Any = {"sets": [["ham"], []], "set_level": 0.9, "set_rows": 99, "classes": ["ham", "spam"]}
     rows, _ = observation_rows(["a", "b"], [[0.9, 0.1], [0.3, 0.7]], options)

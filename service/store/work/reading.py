@@ -184,19 +184,36 @@ def before_last(version: int, last: int) -> Work[int]:
     return rows[0][0] if rows else 0
 
 
+def last_answer_ids(versions: list[int], since_ms: int, last: int) -> Work[list[str]]:
+    """Read the ids of the `last` answers by the time of their first label in any of these versions."""
+    rows = yield Query(
+        "SELECT prediction FROM labels WHERE version = ANY($1) AND created_ms >= $2 GROUP BY prediction"
+        " ORDER BY min(coalesce(counted_ms, arrived_ms)) DESC, max(sequence) DESC, prediction DESC LIMIT $3",
+        (versions, since_ms, last),
+    )
+    return [id_ for (id_,) in rows]
+
+
 def read_labelled_logits(
-    version: int, of: Version, since_ms: int, after: int, limit: int, shadow: tuple[int, Version] | None = None
+    version: int,
+    of: Version,
+    since_ms: int,
+    after: int,
+    limit: int,
+    shadow: tuple[int, Version] | None = None,
+    only: list[str] | None = None,
 ) -> Work[tuple[int, LabelledLogits]]:
     """Read one block of labelled logits. Return the last sequence number of the block (0 at the end), and the logits.
 
-    With `shadow`, a version and its key, read only answers that it has scored too. Rounded answers are as `as_read`
-    reads them.
+    With `shadow`, a version and its key, read only answers that it has scored too. With `only`, read these alone. Rounded
+    answers are as `as_read` reads them.
     """
+    of_ids = "" if only is None else " AND prediction = ANY($5)"
     # Two statements: for a join, PostgreSQL may read all predictions for every block.
     rows = yield Query(
         "SELECT sequence, prediction, created_ms, label, propensity, tag, coalesce(counted_ms, arrived_ms) FROM labels"
-        " WHERE version = $1 AND sequence > $2 AND created_ms >= $3 ORDER BY sequence LIMIT $4",
-        (version, after, since_ms, limit),
+        f" WHERE version = $1 AND sequence > $2 AND created_ms >= $3{of_ids} ORDER BY sequence LIMIT $4",
+        (version, after, since_ms, limit, *([] if only is None else [only])),
     )
     last = rows[-1][0] if rows else 0
     beside = None
