@@ -205,8 +205,8 @@ def read_labelled_logits(
 ) -> Work[tuple[int, LabelledLogits]]:
     """Read one block of labelled logits. Return the last sequence number of the block (0 at the end), and the logits.
 
-    With `shadow`, a version and its key, read only answers that it has scored too. With `only`, read these alone. Rounded
-    answers are as `as_read` reads them.
+    With `shadow`, a version and its key, read only answers that it has scored too. With `only`, read these alone.
+    Rounded answers are as `as_read` reads them.
     """
     of_ids = "" if only is None else " AND prediction = ANY($5)"
     # Two statements: for a join, PostgreSQL may read all predictions for every block.
