@@ -276,6 +276,10 @@ async def test_labelled_logits_in_blocks(store: Store) -> None:
     for last, since, ids in ((12, None, [*early.ids[8:], *late.ids]), (20, START + 1, late.ids), (99, 0, None)):
         arrived = [id_ async for block in store.read_labelled_logits("m", "v1", since, last) for id_ in block.ids]
         assert arrived == (ids or early.ids + late.ids)
+    last_ids = await store.read_last_answer_ids([("m", "v1"), ("m", "none")], START + 1, 3)
+    assert sorted(last_ids) == sorted(late.ids[7:])
+    named = store.read_labelled_logits("m", "v1", ids=[*last_ids, early.ids[0]], block_bytes=4 * 3 * 4)
+    assert [id_ async for block in named for id_ in block.ids] == [early.ids[0], *late.ids[7:]]
 
 
 async def test_retention_takes_rows_and_leaves_sums(store: Store) -> None:
