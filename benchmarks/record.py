@@ -35,12 +35,13 @@ def whole_from(least: int) -> Callable[[str], int]:
 def circumstances(*packages: str) -> dict[str, Any]:
     """Return the command that runs, the versions of Python and of packages, the commit, and the processor.
 
-    The command is without --out, because the file's place is no circumstance.
+    The command is without --out, and an absolute path in it is FOLDER: the place of a file is no circumstance.
     """
     words = sys.argv[1:]
     if "--out" in words:
         at = words.index("--out")
         words = words[:at] + words[at + 2 :]
+    words = ["FOLDER" if Path(word).is_absolute() else word for word in words]
     spec = sys.modules["__main__"].__spec__
     module = spec.name.removesuffix(".__main__") if spec is not None else sys.argv[0]
     return {
