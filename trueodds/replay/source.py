@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -110,11 +110,7 @@ def _npz(path: Path, model: ModelSignature, split: str | None) -> RowSource:
     if classes is None and all(map(str.isdecimal, model.classes)):
         labels_N, classes = _places(f"{path}: y_{split}", labels_N, model.classes), model.classes
     _check_labels(f"{path}: y_{split}", labels_N, len(classes or model.classes))
-    features = model.input.model_dump().get("features", [])
-    names = _names(arrays.get("feature_names", np.array(features)))
-    if names != tuple(features):
-        problem = f"{path}: feature_names are {quotes(names)}; the model takes {quotes(features)}"
-        raise ReplayError(f"{problem}; put the columns in this order")
+    features = _features(path, arrays, model)
     rows = model.input.check_rows(x, f"{path}: x_{split}")
     deviation_D = _deviations(rows) if features else None
     row: Callable[[int], Row] = rows.__getitem__
@@ -148,11 +144,7 @@ def _of_labels(path: Path, model: ModelSignature, split: str | None) -> RowSourc
         if sorted(names) != sorted(model.classes):
             raise ReplayError(f"{path}: class_names are {quotes(names)}; the model has {quotes(model.classes)}")
         truth_NL = truth_NL[:, [names.index(name) for name in model.classes]]
-    features = model.input.model_dump().get("features", [])
-    named = _names(arrays.get("feature_names", np.array(features)))
-    if named != tuple(features):
-        problem = f"{path}: feature_names are {quotes(named)}; the model takes {quotes(features)}"
-        raise ReplayError(f"{problem}; put the columns in this order")
+    features = _features(path, arrays, model)
     rows = model.input.check_rows(x, f"{path}: {x_name}")
     row: Callable[[int], Row] = rows.__getitem__
     if model.input.beside:
@@ -203,6 +195,20 @@ def _deviations(rows_ND: Inputs) -> npt.NDArray[np.float64]:
     """Return the standard deviation of each feature over its values; 0 without values."""
     columns = (column[~np.isnan(column)].astype(np.float64) for column in rows_ND.T)
     return np.array([column.std() if len(column) else 0.0 for column in columns])
+
+
+def _features(path: Path, arrays: Mapping[str, npt.NDArray[Any]], model: ModelSignature) -> tuple[str, ...]:
+    """Return the model's features, which a file that names its own must name in the same order; none without features.
+
+    Raises:
+        ReplayError: They differ.
+    """
+    features = tuple(model.input.model_dump().get("features", []))
+    names = _names(arrays.get("feature_names", np.array(features)))
+    if names != features:
+        problem = f"{path}: feature_names are {quotes(names)}; the model takes {quotes(features)}"
+        raise ReplayError(f"{problem}; put the columns in this order")
+    return features
 
 
 def _names(names: npt.NDArray[Any]) -> tuple[str, ...]:
