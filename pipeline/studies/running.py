@@ -282,7 +282,7 @@ def record_of(
         has_changes: Whether source files differ from the commit.
     """
     return {
-        "seconds": None if seconds is None else round(seconds, 1),
+        "seconds": None if seconds is None else round(seconds, 3),
         "commit": commit,
         UNCOMMITTED: has_changes,
         "machine": machine(place.run.params.training.device),
