@@ -101,7 +101,7 @@ def result_of(study: Study, done: StudyOutcome, table: Sequence[Row]) -> dict[st
         "title": study.title,
         "about": study.about,
         **{name: found[name] for name in ("cells", "summary", "comparisons", "choices", "tuning")},
-        "exponents": exponents_of(finished),
+        "exponents": exponents_of(study, finished),
         "differs": study.differs,
         "finished": len(finished),
         "runs": len(done.places),
@@ -111,11 +111,13 @@ def result_of(study: Study, done: StudyOutcome, table: Sequence[Row]) -> dict[st
     }
 
 
-def exponents_of(places: Sequence[Place]) -> list[dict[str, Any]]:
+def exponents_of(study: Study, places: Sequence[Place]) -> list[dict[str, Any]]:
     """Return the learned exponents of each run that learns them: gamma of the test rows, the outer loss, the ECE."""
+    varied = [name for axis in study.axes for name in axis if name not in ("method", SEED)]
     found = []
     for place in places:
-        last = _rows_of(place)[-1]
+        rows = _rows_of(place)
+        last = rows[-1]
         if not last.get("outer_before") or math.isnan(float(last.get("test_gamma_mean") or "nan")):
             continue
         named = {"mean": "test_gamma_mean", "low": "test_gamma_q05", "high": "test_gamma_q95", "ece": "test_ece"}
@@ -123,6 +125,8 @@ def exponents_of(places: Sequence[Place]) -> list[dict[str, Any]]:
             {
                 "method": place.run.overrides["method"],
                 "seed": place.run.overrides[SEED],
+                "varied": {name: place.run.overrides.get(name) for name in varied},
+                "by_epoch": [round(float(row["test_gamma_mean"]), 4) for row in rows],
                 **{name: float(last[column]) if last.get(column) else None for name, column in named.items()},
                 "outer_before": float(last["outer_before"]),
                 "outer_after": float(last["outer_after"]),
@@ -209,12 +213,18 @@ def _exponents(of: Sequence[dict[str, Any]]) -> list[str]:
         change = (one["outer_after"] - one["outer_before"]) / one["outer_before"]
         lines.append(
             [
-                f"`{one['method']}`", str(one["seed"]), f"{one['mean']:.2f}", f"{one['low']:.2f} to {one['high']:.2f}",
+                _variant(one), str(one["seed"]), f"{one['mean']:.2f}", f"{one['low']:.2f} to {one['high']:.2f}",
                 ece, f"{one['outer_before']:.3f}", f"{change:+.4%}",
             ]
         )  # fmt: skip
     words = "The learned exponents of the test rows after the last epoch. The outer loss is what they minimise."
     return ["", words, "", *(f"| {' | '.join(line)} |" for line in lines)]
+
+
+def _variant(one: dict[str, Any]) -> str:
+    """Return the method of a run, and the other settings in which the study's runs differ."""
+    settings = [f"{name} {value}" for name, value in one["varied"].items() if value is not None]
+    return ", ".join([f"`{one['method']}`", *settings])
 
 
 def _not_run(names: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.training import paper_claims
-from benchmarks.training.paper_claims import PAPERS
+from benchmarks.training.paper_claims import PAPERS, SHOWN
 from tools import studies_pictures
 
 
@@ -61,3 +61,19 @@ def test_the_page_shows_the_pictures_that_are_drawn() -> None:
         drawn["epochs"] = studies_pictures.by_epoch(methods)
         drawn["nll"] = studies_pictures.nll_by_epoch(methods)
         assert named == [name for name, svg in drawn.items() if svg is not None]
+
+
+def test_each_seed_has_a_line_of_exponents() -> None:
+    runs = [{"method": name, "by_epoch": values} for name, values in (("flg_sece", [1.0, 2.0]), ("flg_sece", [1, 0.5]))]
+    drawn = studies_pictures.exponents_by_epoch([*runs, {"method": "flg_dece", "by_epoch": [1.0, 1.5]}])
+    assert drawn is not None and drawn.count("flg_") == 2, "a panel for each method"
+    assert drawn.count('<path class="before line" d="M40') == 3, "a line for each run"
+    assert studies_pictures.exponents_by_epoch([]) is None
+
+
+def test_smaller_gradients_are_drawn_lower() -> None:
+    rows = [{"method": name, "epochs": [1, 20, 40], "quantiles": [[1, 50, 90], [1, 2, 4], [0, 1, 2]]} for name in SHOWN]
+    drawn = studies_pictures.norms_by_epoch(rows)
+    assert drawn is not None and drawn.count('class="band" d=') == 3 and ">4<" in drawn, "the first epoch sets no scale"
+    assert drawn.count('d="M40 107L240 154.5"') == 3, "medians 2 and 1 of at most 4"
+    assert studies_pictures.norms_by_epoch(rows[1:]) is None
