@@ -30,7 +30,6 @@ TABLES = {"trueodds": cli.COMMANDS, "pipeline": pipeline.cli.COMMANDS, "service"
 IN_HELP = {
     "init": {"yaml"},
     "code": {"yaml"},
-    "report": {"numpy"},  # the kinds of bins
     "serve": {"pydantic"},  # the settings, each an option
 }
 """Command -> packages that its help text loads all the same."""

@@ -23,7 +23,7 @@ from benchmarks.record import RESULTS, Run, circumstances, options_parser
 from benchmarks.streams import Pool, first_alarms
 from trueodds.calibrators.fitting.rounded import Rounded
 from trueodds.metrics import CalibrationSums, calibration_test, cell_of, ece, ece_interval, ks_test, noise_floor
-from trueodds.sums.bins import Binning
+from trueodds.processes.choices import Binning
 from trueodds.sums.losses import rounded_losses
 from trueodds.sums.rounding import Resolution
 

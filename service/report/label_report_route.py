@@ -21,11 +21,11 @@ from service.runtime import Runtime, runtime_of
 from service.store.decision_rows import QuestionCounts, QuestionVersion
 from service.store.rows import LabelledLogits, Version
 from trueodds.inputs.decisions.questions import KINDS
+from trueodds.processes.choices import Binning
 from trueodds.reports.options import ReportOptions
 from trueodds.reports.schemas import LabelFigures, PositiveFigures
 from trueodds.reports.table.multilabel import MultilabelReport, report_of_rows
 from trueodds.reports.table.multilabel_rows import MultilabelRows
-from trueodds.sums.bins import Binning
 from trueodds.texts import plural, short
 
 MOST_TRUTHS = 1_000_000

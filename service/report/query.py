@@ -14,10 +14,10 @@ from service.store import MAX_LAST, By
 from service.store.rows import Version
 from trueodds.errors import nearest
 from trueodds.metrics import CELLS, Costs
-from trueodds.processes.choices import ReportBy
+from trueodds.processes.choices import Binning, ReportBy
 from trueodds.reports import ReportOptions, Window
 from trueodds.reports.schemas import NO_TAG, Unit
-from trueodds.sums.bins import COARSE_CELLS, Binning
+from trueodds.sums.bins import COARSE_CELLS
 from trueodds.sums.hours import HOUR_MS, hours_of
 from trueodds.texts import short
 

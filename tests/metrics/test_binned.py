@@ -47,7 +47,8 @@ from trueodds.metrics import (
 )
 from trueodds.metrics.binned import NORMS, Norm
 from trueodds.metrics.ranked import BINNINGS, assign_bins, mass_bins, rank, rank_predictions
-from trueodds.sums.bins import EDGES, Binning
+from trueodds.processes.choices import Binning
+from trueodds.sums.bins import EDGES
 
 Array = npt.NDArray[np.float64]
 Rows = list[tuple[float, int]]

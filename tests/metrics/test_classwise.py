@@ -17,8 +17,8 @@ from tests import reference_metrics as twin
 from tests.metrics.rows import drawn
 from trueodds.metrics import classwise_ece, ece_per_class, noise_floor_per_class, softmax
 from trueodds.metrics.ranked import BINNINGS
+from trueodds.processes.choices import Binning
 from trueodds.sums import rows
-from trueodds.sums.bins import Binning
 
 Array = npt.NDArray[np.float64]
 Table = tuple[list[list[float]], list[int]]

@@ -17,7 +17,8 @@ from trueodds.metrics import CalibrationSums, EceInterval, NoiseFloor, ece, ece_
 from trueodds.metrics.intervals import inversion
 from trueodds.metrics.intervals.calibration_error import RARE, exact_gap_limits
 from trueodds.metrics.intervals.inversion import DRAWS, normals
-from trueodds.sums.bins import Binning, bin_of
+from trueodds.processes.choices import Binning
+from trueodds.sums.bins import bin_of
 
 Array = npt.NDArray[np.float64]
 some_rows = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60)

@@ -20,7 +20,7 @@ from trueodds.metrics import (
     mce_noise_floor,
     whole_bins,
 )
-from trueodds.sums.bins import Binning
+from trueodds.processes.choices import Binning
 
 some_rows = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=40)
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import socket
 import struct
+import sys
 import threading
 import time
 from contextlib import ExitStack, closing
 from ipaddress import ip_network
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import uvicorn
@@ -247,7 +251,7 @@ def test_an_ending_server_answers_all_that_has_come(servers: int) -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as listening, ExitStack() as stack:
         address: Address = listening.getsockname()[:2]
-        both = [stack.enter_context(running(wait, listening=listening.dup())) for _ in range(servers)]
+        both = [stack.enter_context(running(wait, listening=listening.dup(), workers=servers)) for _ in range(servers)]
         kept = [connected(stack, address) for _ in range(6)]
         for client in kept:
             client.sendall(GET)
@@ -277,3 +281,51 @@ def test_an_ending_server_answers_all_that_has_come(servers: int) -> None:
             for one in both:
                 one.thread.join()
             connected(stack, address)
+
+
+def established(stack: ExitStack, address: Address, count: int) -> list[socket.socket]:
+    """Begin `count` connections and return those that the system has put into the queue at once."""
+    clients = [stack.enter_context(closing(socket.socket())) for _ in range(count)]
+    for client in clients:
+        client.setblocking(False)
+        client.connect_ex(address)
+    ready = select.select([], clients, [], 0)[1]
+    for client in set(clients) - set(ready):
+        client.close()
+    return ready
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems round the length of the queue up")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_clients_that_reconnect_without_pause_are_answered_while_a_server_ends(
+    monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    """More clients than the server accepts come in each turn. They stop ten turns before the server's time is over.
+
+    The clock counts turns, so that the speed of the machine does not matter.
+    """
+    turns, come = 0, []
+
+    with socket.create_server(("127.0.0.1", 0), backlog=2048) as listening, ExitStack() as stack:
+        address: Address = listening.getsockname()[:2]
+
+        def look(*given: Any) -> tuple[list[Any], list[Any], list[Any]]:
+            nonlocal turns
+            turns += 1
+            if turns <= 20:
+                for client in established(stack, address, 2 * ACCEPTS):
+                    client.settimeout(60)
+                    client.sendall(GET)
+                    come.append(client)
+            return select.select(*given)
+
+        monkeypatch.setattr("service.http.server.select", SimpleNamespace(select=look))
+        monkeypatch.setattr("service.http.server.time", SimpleNamespace(monotonic=lambda: turns / 30))
+        with running(listening=listening.dup(), workers=workers) as server:
+            server.server.should_exit = True
+            server.thread.join()
+        if workers > 1:
+            assert len(established(stack, address, 8)) == 8, "the other worker has the queue's whole length again"
+        listening.close()
+        assert len(come) >= 20
+        assert [received(client).count(b"HTTP/1.1 200 ") for client in come] == [1] * len(come)

@@ -23,7 +23,7 @@ from trueodds.cli.tables import (
     file_path,
     form_of,
 )
-from trueodds.processes.choices import ALERT_THRESHOLD, MOST_RATIO, TOLERANCE, ReportBy, TrendUnit
+from trueodds.processes.choices import ALERT_THRESHOLD, MOST_RATIO, TOLERANCE, Binning, ReportBy, TrendUnit
 from trueodds.texts import hide_password
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from trueodds.reports.table.summed import TableSums
     from trueodds.reports.table.table_content import Answers
     from trueodds.reports.table.table_report import ReportTable
-    from trueodds.sums.bins import Binning
 
 
 EXAMPLES = (
@@ -53,8 +52,6 @@ EXAMPLES = (
 
 
 def add_parser(commands: Subparsers) -> None:
-    from trueodds.sums.bins import Binning
-
     epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
     parser = commands.add_parser("report", description=__doc__, epilog=epilog, intermix=True)
     add_form(parser, urls=True)

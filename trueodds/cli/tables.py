@@ -14,10 +14,9 @@ from trueodds.texts import hide_password
 
 if TYPE_CHECKING:
     from trueodds.metrics import Costs
-    from trueodds.processes.choices import TrendUnit
+    from trueodds.processes.choices import Binning, TrendUnit
     from trueodds.reports.table.reading import Form
     from trueodds.reports.table.summed import TableSums
-    from trueodds.sums.bins import Binning
 
 NO_ROWS = "Which answers may act alone is not measured: this needs the rows, so read a file without --engine."
 """Note of reports that are made from sums."""

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from trueodds.errors import unknown
 from trueodds.metrics.ranked import BINNINGS, Integers, Ranked, assign_bins, bins_of, cut, rank_predictions
 from trueodds.metrics.scores import Predictions
-from trueodds.sums.bins import Binning, Bins
+from trueodds.processes.choices import Binning
+from trueodds.sums.bins import Bins
 from trueodds.sums.inputs import Array
 from trueodds.sums.label_forms import as_rows
 

@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from trueodds.errors import unknown
 from trueodds.metrics.ranked import BINNINGS, mass_bins, rank
-from trueodds.sums.bins import Binning, bin_of, check_bins
+from trueodds.processes.choices import Binning
+from trueodds.sums.bins import bin_of, check_bins
 from trueodds.sums.inputs import Array, as_matrix, check_labels, is_number
 from trueodds.sums.label_forms import as_rows
 from trueodds.sums.rows import checked_blocks

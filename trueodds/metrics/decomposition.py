@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from trueodds.metrics.ranked import assign_bins, rank_predictions
 from trueodds.metrics.scores import Predictions
-from trueodds.sums.bins import Binning
+from trueodds.processes.choices import Binning
 from trueodds.sums.label_forms import as_rows
 
 

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from trueodds.errors import unknown
 from trueodds.metrics.scores import Predictions, as_sums
-from trueodds.sums.bins import EDGES, Binning, Bins, bin_of, check_bins
+from trueodds.processes.choices import Binning
+from trueodds.sums.bins import EDGES, Bins, bin_of, check_bins
 from trueodds.sums.inputs import Array
 from trueodds.sums.rows import top_labels
 from trueodds.sums.sums import CalibrationSums

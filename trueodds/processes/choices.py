@@ -30,6 +30,8 @@ ADMIN_KEY, ADMIN_KEY_FILE = "TRUEODDS_ADMIN_KEY", "TRUEODDS_ADMIN_KEY_FILE"
 """Environment variables with the admin key, and with the path of a file that holds it."""
 ADMIN_KEY_HASH = "TRUEODDS_ADMIN_KEY_HASH"
 """Environment variable with the hash of the admin key, for the service."""
+Binning = Literal["width", "mass"]
+"""Bins of equal width, or of equal mass: each has about the same number of answers."""
 ReportBy = Literal["class", "tag", "confidence_source"]
 """Groups of a report's additional table."""
 TrendUnit = Literal["minute", "hour", "day", "month", "auto"]

@@ -11,11 +11,11 @@ import numpy as np
 from trueodds import metrics
 from trueodds.drawing.reliability import TOP_LABEL, Axes, Column, ReliabilityDiagram, reliability
 from trueodds.metrics import Bins, CalibrationSums, Costs, DecisionCost
+from trueodds.processes.choices import Binning
 from trueodds.reports import words
 from trueodds.reports.data import memoise
 from trueodds.reports.options import ReportOptions
 from trueodds.reports.schemas import Bin, Decisions, Ece, PositiveFigures, WorstBin
-from trueodds.sums.bins import Binning
 from trueodds.sums.positive import PositiveSums, sums_of_top
 
 BINNINGS: tuple[Binning, ...] = ("width", "mass")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from trueodds.metrics import Costs
-from trueodds.processes.choices import ALERT_THRESHOLD
+from trueodds.processes.choices import ALERT_THRESHOLD, Binning
 from trueodds.reports.schemas import Window
-from trueodds.sums.bins import CELLS, Binning
+from trueodds.sums.bins import CELLS
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from trueodds import metrics
 from trueodds.metrics.labelling.expected import CENTRE_C, calibrated_range, misses_p_value, visible_gaps
-from trueodds.processes.choices import TOLERANCE
+from trueodds.processes.choices import TOLERANCE, Binning
 from trueodds.reports.data import memoise
 from trueodds.reports.options import ReportOptions
 from trueodds.reports.schemas import NO_TAG, ROUNDING, Confirmation, Slice, Trend, TrendPoint, Unit
@@ -18,7 +18,7 @@ from trueodds.reports.words import level as percent_of
 from trueodds.reports.words import p_value as chance_of
 from trueodds.reports.words import signed_points
 from trueodds.sums.answers import AnswerSums
-from trueodds.sums.bins import COARSE_CELLS, Binning
+from trueodds.sums.bins import COARSE_CELLS
 from trueodds.sums.inputs import Array
 from trueodds.sums.sums import CalibrationSums
 from trueodds.texts import plural

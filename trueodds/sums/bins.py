@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from trueodds.processes.choices import Binning
 from trueodds.sums.inputs import ROW_SUM_TOLERANCE, Array, as_numbers, is_whole
 
 CELLS = 3000
@@ -23,8 +23,6 @@ MOST_BINS = 1_000_000  # with more bins of equal mass, memory runs out before an
 
 COARSE_CELLS = 60
 """Number of cells of stored sums per class and tag, and of a bundle's reference; each is 50 of the 3,000."""
-
-Binning = Literal["width", "mass"]
 
 
 def check_bins(bins: int, binning: Binning = "width") -> int:

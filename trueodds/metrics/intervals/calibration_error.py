@@ -19,7 +19,8 @@ from trueodds.metrics.intervals.inversion import GapTerms, Search
 from trueodds.metrics.intervals.rare_errors import exact_floor, rare_counts
 from trueodds.metrics.ranked import whole_bins
 from trueodds.metrics.scores import Predictions, as_sums
-from trueodds.sums.bins import CELLS, Binning, Bins
+from trueodds.processes.choices import Binning
+from trueodds.sums.bins import CELLS, Bins
 from trueodds.sums.inputs import Array, check_level
 from trueodds.sums.sums import CalibrationSums
 

@@ -24,7 +24,7 @@ from trueodds.metrics.intervals.calibration_error import (
 from trueodds.metrics.intervals.inversion import DRAWS, GapTerms, normals
 from trueodds.metrics.intervals.proper_scores import Parts, rare_errors
 from trueodds.metrics.ranked import whole_bins
-from trueodds.sums.bins import Binning
+from trueodds.processes.choices import Binning
 from trueodds.sums.inputs import Array
 from trueodds.sums.sums import CalibrationSums
 

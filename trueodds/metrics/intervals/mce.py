@@ -13,7 +13,8 @@ from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.intervals.calibration_error import NoiseFloor
 from trueodds.metrics.ranked import whole_bins
 from trueodds.metrics.scores import Predictions, as_sums
-from trueodds.sums.bins import Binning, Bins
+from trueodds.processes.choices import Binning
+from trueodds.sums.bins import Bins
 from trueodds.sums.inputs import Array, check_level
 
 STEPS = 2048

@@ -12,7 +12,7 @@ from trueodds.metrics.binned import ece
 from trueodds.metrics.ranked_probability import OrderedPredictions, as_ordered_sums
 from trueodds.metrics.scores import accuracy, mean_confidence
 from trueodds.metrics.significance.calibration import calibration_test
-from trueodds.sums.bins import Binning
+from trueodds.processes.choices import Binning
 
 FAMILY_RATE = 0.05
 """Largest probability of any mark among the thresholds of a calibrated model."""

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from trueodds.metrics.ranked import whole_bins
 from trueodds.metrics.scores import Predictions, as_sums
-from trueodds.sums.bins import Binning, check_bins
+from trueodds.processes.choices import Binning
+from trueodds.sums.bins import check_bins
 from trueodds.sums.inputs import Array
 
 Pattern = Literal["shift", "smooth", "jagged", "impossible"]

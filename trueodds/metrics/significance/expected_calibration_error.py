@@ -12,7 +12,7 @@ import scipy
 from trueodds.metrics.ranked import whole_bins
 from trueodds.metrics.scores import Predictions, as_sums
 from trueodds.metrics.significance.kolmogorov_smirnov import binomial_probability
-from trueodds.sums.bins import Binning
+from trueodds.processes.choices import Binning
 from trueodds.sums.inputs import Array
 
 STEPS = 2048

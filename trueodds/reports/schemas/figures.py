@@ -8,8 +8,8 @@ from pydantic import BaseModel, Field
 
 from trueodds.metrics import DecisionCost, ExpectedDecision, PriorShare, Threshold
 from trueodds.metrics.decisions.acting import ActingThreshold
+from trueodds.processes.choices import Binning
 from trueodds.reports.schemas.labelling import LOWER, UPPER
-from trueodds.sums.bins import Binning
 
 
 class Bin(BaseModel):

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from trueodds.processes.choices import Binning
 from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
 from trueodds.reports.schemas.figures import (
     Bin,
@@ -25,7 +26,6 @@ from trueodds.reports.schemas.groups import NO_TAG, Slice, Trend
 from trueodds.reports.schemas.judge import JudgeFigures
 from trueodds.reports.schemas.labelling import LOWER, UPPER, Labelling
 from trueodds.reports.schemas.sets import SetCoverage
-from trueodds.sums.bins import Binning
 from trueodds.texts import plural
 
 Verdict = Literal[

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from trueodds import metrics
 from trueodds.errors import ConfigError
 from trueodds.evaluation.paired_differences import RowScores
-from trueodds.processes.choices import TOLERANCE
+from trueodds.processes.choices import TOLERANCE, Binning
 from trueodds.reports.display.figure_table import LEVELS, at_least_rows, figure_rows, ordered_rows, positive_rows
 from trueodds.reports.display.report_files import Content, DisplayedReport, json_tree
 from trueodds.reports.figures import Figures, calibration_p_value, figures_of, positive_figures
@@ -26,7 +26,6 @@ from trueodds.reports.verdict.headline import reading_at_one_look, reading_of_to
 from trueodds.reports.verdict.rules import CERTAIN, beside, is_within, of_positive, verdict_at_one_look
 from trueodds.reports.words import align
 from trueodds.sums.answers import AnswerSums
-from trueodds.sums.bins import Binning
 from trueodds.sums.inputs import Array, both_classes, check_labels, check_level, without_noise, without_tensors
 from trueodds.sums.ordered import LevelSums, OrderedSums, check_level_names
 from trueodds.sums.positive import PositiveClass, PositiveSums

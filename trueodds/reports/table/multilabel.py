@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.metrics.intervals.clustered import design_effect
+from trueodds.processes.choices import Binning
 from trueodds.reports.display.figure_table import positive_rows
 from trueodds.reports.display.notebook import notebook_html
 from trueodds.reports.display.report_files import Content, DisplayedReport, json_tree
@@ -19,7 +20,7 @@ from trueodds.reports.schemas import LabelFigures, PositiveFigures
 from trueodds.reports.table.multilabel_rows import MultilabelRows, figures_of_labels, pooled_figures
 from trueodds.reports.verdict.cautions import MEASURED_FROM
 from trueodds.reports.words import DASH, align, decimal, digits_of_rare, level, percent, signed_points, span
-from trueodds.sums.bins import Binning, check_bins
+from trueodds.sums.bins import check_bins
 from trueodds.sums.inputs import check_level
 from trueodds.sums.label_matrix import check_label_matrix, check_label_probabilities, check_order, label_names
 from trueodds.sums.rounding import EXACT, Given, Resolution, check_steps
