@@ -118,6 +118,23 @@ class Version:
         return self.classes if self.ordered and self.has_logits and self.positive is None else None
 
     @property
+    def has_given_sets(self) -> bool:
+        """Whether another server gives a conformal set with each answer."""
+        return any(rule.method == "given" for rule in self.set_rules)
+
+    def unpacked_set(self, members: bytes) -> list[str]:
+        """Return the classes of a stored conformal set, in the order of the version's classes.
+
+        Raises:
+            StoreDamagedError: The set is of another number of classes.
+        """
+        with decoding("its table observed_sets"):
+            if len(members) != (len(self.classes) + 7) // 8:
+                raise ValueError("a set of another number of classes")
+        inside_C = np.unpackbits(np.frombuffer(members, np.uint8), count=len(self.classes))
+        return [name for name, inside in zip(self.classes, inside_C.tolist(), strict=True) if inside]
+
+    @property
     def positive_class(self) -> PositiveClass | None:
         """Positive class with its index, or None."""
         return None if self.positive is None else PositiveClass.of(self.positive, self.classes)
@@ -237,6 +254,8 @@ class StoredPrediction:
     confidence_source: str | None = None
     judge_label: int | None = None
     """Label of a judge, which counts nowhere as a human one."""
+    members: bytes | None = None
+    """Conformal set that another server gave: a bit for each class (`Version.unpacked_set`). None without a set."""
 
 
 class JudgedCounts(NamedTuple):

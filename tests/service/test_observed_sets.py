@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from pyarrow import parquet
 
+from service.predict.stored.archive import AnswerArchive
 from service.store.work.statements import Query, Work
 from tests.service.app_client import Client
 from tests.service.hooks import until
 from trueodds.calibrators.conformal import SetRule, coverage_floor, rank_of
 from trueodds.client.observations import observation_rows, shared_options
 from trueodds.metrics import risk_sequence, softmax
+from trueodds.reports.table import reading
 
 CLASSES = ["ham", "news", "spam"]
 WHOSE = {"model": "mail", "version": "7"}
@@ -99,6 +106,47 @@ def test_sets_of_an_answer_with_its_confidence_only(client: Client) -> None:
     assert (found["hits"], found["mean_size"]) == (3, 2)
     assert stored_sets(client) == 4 and client.delete("/predictions/c0").status_code == 200
     assert stored_sets(client) == 3
+
+
+def test_every_door_gives_a_stored_set_back(client: Client, tmp_path: Path) -> None:
+    """An empty set is a set. An answer without one has null."""
+    p_NC, _, _ = drawn(3)
+    given = [["spam", "ham"], [], ["news"]]
+    send(client, p_NC, given, set_level=0.9)
+    other = {"id": "other", "probabilities": [0.5, 0.3, 0.2], "time": 86_400}
+    client.send("/observe", {"observations": [other], "classes": CLASSES, "model": "plain", "version": "1"})
+    expected = {"r0": ["ham", "spam"], "r1": [], "r2": ["news"]}
+    assert {id_: client.get(f"/predictions/{id_}").json()["set"] for id_ in expected} == expected
+    assert client.get("/predictions/other").json()["set"] is None
+
+    text = client.get("/predictions", params=WHOSE).text
+    assert {row["id"]: json.loads(row["set"]) for row in csv.DictReader(io.StringIO(text))} == expected
+    plain = client.get("/predictions", params={"model": "plain", "version": "1"}).text
+    assert "set" not in plain.splitlines()[0].split(",")
+    query = {**WHOSE, "format": "parquet", "probabilities": "true"}
+    table = parquet.read_table(io.BytesIO(client.get("/predictions", params=query).content))
+    assert dict(zip(table["id"].to_pylist(), table["set"].to_pylist(), strict=True)) == expected
+    assert np.array(table["ham"]) == pytest.approx(p_NC[:, 0], abs=1e-6)
+
+    archive = AnswerArchive(client.app.state.runtime.store, str(tmp_path))
+    assert client.run(archive.run(2**42)) == 4
+    (path,) = tmp_path.glob("mail/7/*.parquet")
+    table = parquet.read_table(path)
+    assert dict(zip(table["id"].to_pylist(), table["set"].to_pylist(), strict=True)) == expected
+    assert client.get("/predictions/r0").status_code == 404 and stored_sets(client) == 0
+    assert len(reading.read(path, reading.Form(needs_labels=False))) == 3
+
+
+def test_a_class_may_be_named_like_the_column(client: Client) -> None:
+    whose: dict[str, Any] = {"model": "names", "version": "1", "classes": ["set", "decision"]}
+    client.send("/observe", {"observations": [{"id": "n", "probabilities": [0.7, 0.3]}], **whose})
+    query = {"model": "names", "version": "1", "format": "parquet", "probabilities": "true"}
+    table = parquet.read_table(io.BytesIO(client.get("/predictions", params=query).content))
+    assert [*table["set"].to_pylist(), *table["decision"].to_pylist()] == pytest.approx([0.7, 0.3])
+    whose |= {"version": "2", "set_level": 0.9}
+    client.send("/observe", {"observations": [{"id": "m", "probabilities": [0.7, 0.3], "set": ["set"]}], **whose})
+    refused = client.get("/predictions", params={**query, "version": "2"})
+    assert "the class 'set' has the same name as a column" in refused.json()["error"]["message"]
 
 
 def stored_sets(client: Client) -> int:

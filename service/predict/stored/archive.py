@@ -216,7 +216,7 @@ async def _compose(
     path: Path, blocks: AsyncIterator[list[StoredPrediction]], version: Version, audit_share: float
 ) -> int:
     """Write the rows as Parquet, with a column per class where probabilities are known. Return their number."""
-    taken = {*tables.COLUMNS, *tables.ACTING} & set(version.classes)
+    taken = {*tables.COLUMNS, *tables.ACTING, *tables.columns_beside(version)} & set(version.classes)
     probabilities = version.has_logits and not taken
     writer = tables.ParquetWriter(tables.columns_of(version, probabilities=probabilities))
     count = 0

@@ -62,6 +62,7 @@ async def export(
 
     The columns are id, time, model, version, tag, predicted, confidence, label, label_time, corrected, import_id,
     propensity, confidence_source and judge_label. Versions with a promise to act alone also have decision and audit.
+    Versions whose conformal sets another server gives also have set: a JSON list in CSV, a list in Parquet.
     `probabilities` adds a column per class.
 
     Rows with ids of the service come first, then rows with your own ids, each sorted by time. The table is sent while

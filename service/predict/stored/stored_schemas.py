@@ -41,6 +41,11 @@ class StoredAnswer(BaseModel):
     )
     confidence_source: ConfidenceSource | None = Field(None, description="Source of the confidence, if it is known.")
     judge_label: str | None = Field(None, description="Label of a judge, which counts nowhere as a human one.")
+    set: list[str] | None = Field(
+        None,
+        description="Conformal set that another server gave with the answer, in the order of the classes. It may be"
+        " empty. Null: the answer has none.",
+    )
     decision: Decision | None = Field(None, description="Present for a version with a promise to act alone.")
     audit: bool | None = Field(
         None, description="For an audited answer with decision `act`: whether its true label is requested."
@@ -80,6 +85,7 @@ def stored_answer(row: StoredPrediction, version: Version, audit_share: float = 
         matures=None if row.due_ms is None else moment_of(row.due_ms),
         decision=acting.get("decision"),
         audit=acting.get("audit"),
+        set=set_of_row(row, version),
         group=None if row.tag is None else version.calibrator.groups_of([row.tag])[0],
         classes=list(classes),
         probabilities=probabilities,
@@ -105,6 +111,11 @@ def columns_of_row(row: StoredPrediction, version: Version) -> dict[str, Any]:
         "confidence_source": row.confidence_source,
         "judge_label": None if row.judge_label is None else classes[row.judge_label],
     }
+
+
+def set_of_row(row: StoredPrediction, version: Version) -> list[str] | None:
+    """Return the conformal set that another server gave with a stored answer. None: it has none."""
+    return None if row.members is None else version.unpacked_set(row.members)
 
 
 def acting_of_row(row: StoredPrediction, version: Version, audit_share: float) -> Acting:

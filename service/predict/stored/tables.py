@@ -4,36 +4,40 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from service.errors import ServiceError
-from service.predict.stored.stored_schemas import acting_of_row, columns_of_row
+from service.predict.stored.stored_schemas import acting_of_row, columns_of_row, set_of_row
 from service.store.rows import StoredPrediction, Version
 from trueodds.inputs.table import escape
 
 CSV, PARQUET = "text/csv", "application/vnd.apache.parquet"
-COLUMNS = (
-    "id",
-    "time",
-    "model",
-    "version",
-    "tag",
-    "predicted",
-    "confidence",
-    "label",
-    "label_time",
-    "corrected",
-    "import_id",
-    "propensity",
-    "confidence_source",
-    "judge_label",
-)
-"""Names and order of `columns_of_row`."""
-ACTING = ("decision", "audit")
+Kind = Literal["text", "time", "number", "flag", "texts"]
+COLUMNS: dict[str, Kind] = {
+    "id": "text",
+    "time": "time",
+    "model": "text",
+    "version": "text",
+    "tag": "text",
+    "predicted": "text",
+    "confidence": "number",
+    "label": "text",
+    "label_time": "time",
+    "corrected": "flag",
+    "import_id": "text",
+    "propensity": "number",
+    "confidence_source": "text",
+    "judge_label": "text",
+}
+"""Names, order and kinds of `columns_of_row`."""
+ACTING: dict[str, Kind] = {"decision": "text", "audit": "flag"}
 """Columns of versions with a promise to act alone."""
+SET: dict[str, Kind] = {"set": "texts"}
+"""Column of versions whose conformal sets another server gives."""
 
 Row = list[Any]
 
@@ -51,14 +55,14 @@ class TableWriter(Protocol):
 
 
 class CsvWriter:
-    """CSV in UTF-8 with a header. A missing value is an empty cell; times are ISO 8601 in UTC.
+    """CSV in UTF-8 with a header. A missing value is an empty cell; times are ISO 8601 in UTC; a set is a JSON list.
 
     Texts are `escape`, so that spreadsheets do not run them as formulas.
     """
 
     media_type = f"{CSV}; charset=utf-8"
 
-    def __init__(self, columns: list[str]) -> None:
+    def __init__(self, columns: dict[str, Kind]) -> None:
         self._lines = io.StringIO(newline="")
         self._csv = csv.writer(self._lines, lineterminator="\n")
         self._csv.writerow(map(escape, columns))
@@ -79,6 +83,8 @@ def _text(value: Any) -> Any:
         return "true" if value else "false"
     if isinstance(value, str):
         return escape(value)
+    if isinstance(value, list):
+        return json.dumps(value, ensure_ascii=False)
     return value.isoformat(timespec="milliseconds").replace("+00:00", "Z") if isinstance(value, datetime) else value
 
 
@@ -87,7 +93,7 @@ class ParquetWriter:
 
     media_type = PARQUET
 
-    def __init__(self, columns: list[str]) -> None:
+    def __init__(self, columns: dict[str, Kind]) -> None:
         """Open the table. Raise ServiceError 422 if pyarrow is missing."""
         try:
             import pyarrow
@@ -98,12 +104,14 @@ class ParquetWriter:
             )
             raise ServiceError(422, "invalid_parameter", f"format = parquet: {message}. Use format=csv") from None
         self._arrow, self._sink = pyarrow, _Sink()
-        types: dict[str, Any] = dict.fromkeys(COLUMNS, pyarrow.string())
-        types |= {"time": pyarrow.timestamp("ms", "UTC"), "label_time": pyarrow.timestamp("ms", "UTC")}
-        types |= {"confidence": pyarrow.float64(), "propensity": pyarrow.float64(), "corrected": pyarrow.bool_()}
-        if columns[len(COLUMNS) : len(COLUMNS) + len(ACTING)] == list(ACTING):
-            types |= {"decision": pyarrow.string(), "audit": pyarrow.bool_()}
-        self._schema = pyarrow.schema([(name, types.get(name, pyarrow.float64())) for name in columns])
+        types = {
+            "text": pyarrow.string(),
+            "time": pyarrow.timestamp("ms", "UTC"),
+            "number": pyarrow.float64(),
+            "flag": pyarrow.bool_(),
+            "texts": pyarrow.list_(pyarrow.string()),
+        }
+        self._schema = pyarrow.schema([(name, types[kind]) for name, kind in columns.items()])
         self._parquet = parquet.ParquetWriter(pyarrow.PythonFile(self._sink, mode="w"), self._schema)
 
     def block(self, rows: list[Row]) -> bytes:
@@ -141,13 +149,18 @@ class _Sink(io.BytesIO):
 WRITERS: dict[str, type[CsvWriter] | type[ParquetWriter]] = {"csv": CsvWriter, "parquet": ParquetWriter}
 
 
-def columns_of(version: Version, *, probabilities: bool) -> list[str]:
-    """Return the names of the columns.
+def columns_beside(version: Version) -> dict[str, Kind]:
+    """Return the names and kinds of the columns before the probabilities."""
+    return {**COLUMNS, **(ACTING if version.act_alone else {}), **(SET if version.has_given_sets else {})}
+
+
+def columns_of(version: Version, *, probabilities: bool) -> dict[str, Kind]:
+    """Return the names and kinds of the columns.
 
     Raises:
         ServiceError: 422 if a class has the name of another column, or if probabilities are unknown.
     """
-    columns = [*COLUMNS, *(ACTING if version.act_alone else ())]
+    columns = columns_beside(version)
     if not probabilities:
         return columns
     if not version.has_logits:
@@ -156,7 +169,7 @@ def columns_of(version: Version, *, probabilities: bool) -> list[str]:
     if clash := sorted(set(columns) & set(version.classes)):
         message = f"the class {clash[0]!r} has the same name as a column; leave probabilities out"
         raise ServiceError(422, "invalid_parameter", message)
-    return [*columns, *version.classes]
+    return {**columns, **dict.fromkeys(version.classes, "number")}
 
 
 def rows_of(
@@ -169,6 +182,9 @@ def rows_of(
         for row, p in zip(rows, block, strict=True):
             acting = acting_of_row(p, version, audit_share)
             row += [acting["decision"], acting.get("audit")]
+    if version.has_given_sets:
+        for row, p in zip(rows, block, strict=True):
+            row.append(set_of_row(p, version))
     if probabilities:
         logits_NC = np.frombuffer(b"".join(p.logits for p in block), "<f4").reshape(len(block), len(classes))
         probabilities_NC = version.calibrator(logits_NC, groups=[p.tag for p in block])

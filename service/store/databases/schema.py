@@ -7,7 +7,7 @@ from collections.abc import Iterable
 APPLICATION_ID = 0x74727565
 """`true` in ASCII. Marks a SQLite file as a TrueOdds store; in PostgreSQL, the id of the lock for creating tables."""
 
-VERSION = 15
+VERSION = 16
 """The only schema version that this release reads."""
 
 _OTHER_TAGS = "CREATE INDEX other_tags ON predictions (version, tag, created_ms) WHERE tag_key = 101"
@@ -58,7 +58,7 @@ _ARCHIVE = (
     "CREATE TABLE archiving (file {int} NOT NULL, id TEXT NOT NULL, created_ms {int} NOT NULL, predicted {int}"
     " NOT NULL, raw_confidence {real} NOT NULL, confidence {real} NOT NULL, logits {blob} NOT NULL, tag TEXT,"
     " propensity {real}, label {int}, labelled_ms {int}, corrected_ms {int}, import_id TEXT, confidence_source TEXT,"
-    " judge_label {int}, PRIMARY KEY (file, id)){clustered}",
+    " judge_label {int}, members {blob}, PRIMARY KEY (file, id)){clustered}",
     "CREATE TABLE archive_problems (one {int} PRIMARY KEY, failures {int} NOT NULL, problem TEXT){strict}",
     "INSERT INTO archive_problems VALUES (1, 0, NULL)",
 )
@@ -192,6 +192,8 @@ _UPGRADE = (
 
 _ARCHIVED = "ALTER TABLE archiving ADD COLUMN judge_label {int}"
 
+_ARCHIVED_SETS = "ALTER TABLE archiving ADD COLUMN members {blob}"
+
 
 def _of(dialect: dict[str, str], statements: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(statement.format(**dialect) for statement in statements)
@@ -203,11 +205,12 @@ POSTGRES = (
     # Logits are noise, so compressing them gains nothing.
     "ALTER TABLE predictions ALTER COLUMN logits SET STORAGE EXTERNAL",
 )
-_FROM_14 = _OBSERVED_SETS
+_FROM_15 = (_ARCHIVED_SETS,)
+_FROM_14 = (*_OBSERVED_SETS, *_FROM_15)
 _FROM_13 = (*_JUDGE, _ARCHIVED, *_FROM_14)
 _FROM_12 = (*_QUEUE, *_FROM_13)
 _FROM_11 = (*_SETS, *_FROM_12)
-_FROM_10 = (*_ARCHIVE, *_SETS, *_QUEUE, *_JUDGE, *_FROM_14)
+_FROM_10 = (*_ARCHIVE, *_SETS, *_QUEUE, *_JUDGE, *_OBSERVED_SETS)
 _FROM_9 = (_FIRST_LABEL, *_FROM_10)
 SQLITE_UPGRADES = {
     6: _of(_SQLITE, _UPGRADE),
@@ -217,6 +220,7 @@ SQLITE_UPGRADES = {
     12: _of(_SQLITE, _FROM_12),
     13: _of(_SQLITE, _FROM_13),
     14: _of(_SQLITE, _FROM_14),
+    15: _of(_SQLITE, _FROM_15),
 }
 POSTGRES_UPGRADES = {
     5: _of(_POSTGRES, _UPGRADE),
@@ -226,6 +230,7 @@ POSTGRES_UPGRADES = {
     12: _of(_POSTGRES, _FROM_12),
     13: _of(_POSTGRES, _FROM_13),
     14: _of(_POSTGRES, _FROM_14),
+    15: _of(_POSTGRES, _FROM_15),
 }
 """Statements by the schema version that `trueodds store upgrade` upgrades. No other version is upgraded."""
 

@@ -25,14 +25,15 @@ ROW_BYTES = 200
 
 _COLUMNS = (
     "created_ms, predicted, raw_confidence, confidence, logits, tag, propensity, label, labelled_ms, corrected_ms,"
-    " import_id, confidence_source, judge_label"
+    " import_id, confidence_source, judge_label, members"
 )
 _MOVE = (
     f"INSERT INTO archiving (file, id, {_COLUMNS}) SELECT CAST($1 AS BIGINT), p.id, p.created_ms, p.predicted,"
     " p.raw_confidence, p.confidence, p.logits, p.tag, p.propensity, l.label,"
     " coalesce(l.corrected_ms, CASE WHEN l.assumed IS NULL THEN l.arrived_ms END), l.corrected_ms, l.import_id,"
-    " p.confidence_source, j.label FROM predictions p LEFT JOIN labels l ON l.prediction = p.id AND l.version ="
-    " p.version LEFT JOIN judge_labels j ON j.prediction = p.id AND j.version = p.version"
+    " p.confidence_source, j.label, o.members FROM predictions p LEFT JOIN labels l ON l.prediction = p.id AND"
+    " l.version = p.version LEFT JOIN judge_labels j ON j.prediction = p.id AND j.version = p.version"
+    " LEFT JOIN observed_sets o ON o.prediction = p.id AND o.version = p.version"
     " WHERE p.id = ANY($2) AND p.version = $3 AND (l.sequence IS NULL OR l.sequence <="
     " (SELECT coalesce(min(s.sequence), l.sequence) FROM states s WHERE s.version = l.version))"
     " AND NOT EXISTS (SELECT 1 FROM maturing w WHERE w.version = p.version AND w.prediction = p.id)"
@@ -123,7 +124,7 @@ def rows_of(file: int, after: str, limit: int) -> Work[list[StoredPrediction]]:
     rows = yield Query(
         "SELECT a.id, m.name, v.version, a.created_ms, a.predicted, a.raw_confidence, a.confidence, a.logits, a.tag,"
         " a.propensity, a.label, a.labelled_ms, a.corrected_ms, a.import_id, NULL, a.confidence_source,"
-        " a.judge_label FROM archiving a"
+        " a.judge_label, a.members FROM archiving a"
         " JOIN archive_files f ON f.key = a.file JOIN versions v ON v.key = f.version JOIN models m ON m.key = v.model"
         " WHERE a.file = $1 AND a.id > $2 ORDER BY a.id LIMIT $3",
         (file, after, limit),

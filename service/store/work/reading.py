@@ -60,7 +60,7 @@ def with_sets(block: LabelBlock, key: int, version: Version) -> Work[LabelBlock]
     The sets are those of the version's rules. They follow from stored logits and ids, so they are the served ones.
     Those of another server are stored. A label whose first value is unknown has no sets.
     """
-    if any(rule.method == "given" for rule in version.set_rules):
+    if version.has_given_sets:
         return (yield from _with_given_sets(block, key, version))
     logits = yield from _logits(block.ids, key)
     with decoding("its table labels or predictions"):
@@ -303,17 +303,19 @@ def exported_own(
 _STORED = (
     "SELECT p.id, m.name, v.version, p.created_ms, p.predicted, p.raw_confidence, p.confidence, {logits}, p.tag,"
     " p.propensity, l.label, coalesce(l.corrected_ms, CASE WHEN l.assumed IS NULL THEN l.arrived_ms END),"
-    " l.corrected_ms, l.import_id, w.due_ms, p.confidence_source, j.label FROM predictions p"
+    " l.corrected_ms, l.import_id, w.due_ms, p.confidence_source, j.label, o.members FROM predictions p"
     " JOIN versions v ON v.key = p.version JOIN models m ON m.key = v.model"
     " LEFT JOIN labels l ON l.prediction = p.id AND l.version = p.version"
     " LEFT JOIN maturing w ON w.prediction = p.id AND w.version = p.version"
     " LEFT JOIN judge_labels j ON j.prediction = p.id AND j.version = p.version"
+    " LEFT JOIN observed_sets o ON o.prediction = p.id AND o.version = p.version"
 )
 
 
 def stored_prediction(row: Sequence[Any]) -> StoredPrediction:
     """Convert a row with the columns of `_STORED`."""
-    *answer, logits, tag, propensity, label, labelled_ms, corrected_ms, import_id, due_ms, source, judge = row
+    *answer, logits, tag, propensity, label, labelled_ms, corrected_ms, import_id, due_ms, source, judge, packed = row
     corrected = None if label is None else corrected_ms is not None
     of_label = label, labelled_ms, corrected, import_id, due_ms, source, judge
-    return StoredPrediction(*(*answer, bytes(logits or b""), tag, propensity, *of_label))
+    members = None if packed is None else bytes(packed)
+    return StoredPrediction(*(*answer, bytes(logits or b""), tag, propensity, *of_label, members))

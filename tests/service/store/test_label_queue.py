@@ -115,14 +115,16 @@ async def test_a_store_of_schema_12_gets_the_queue(address: str) -> None:
         connection = await asyncpg.connect(address)
         for table in ("label_draws", "label_queue", "judge_labels", "observed_sets"):
             await connection.execute(f"DROP TABLE {table}")
-        await connection.execute("ALTER TABLE archiving DROP COLUMN judge_label")
+        for column in ("judge_label", "members"):
+            await connection.execute(f"ALTER TABLE archiving DROP COLUMN {column}")
         await connection.execute("UPDATE trueodds_schema SET version = 12")
         await connection.close()
     else:
         with contextlib.closing(sqlite3.connect(address)) as db:
             for table in ("label_draws", "label_queue", "judge_labels", "observed_sets"):
                 db.execute(f"DROP TABLE {table}")
-            db.execute("ALTER TABLE archiving DROP COLUMN judge_label")
+            for column in ("judge_label", "members"):
+                db.execute(f"ALTER TABLE archiving DROP COLUMN {column}")
             db.execute("PRAGMA user_version = 12")
             db.commit()
     with pytest.raises(StoreError, match=r"has schema version 12.*then run: trueodds store upgrade"):

@@ -108,7 +108,8 @@ async def test_a_store_of_schema_11_keeps_its_first_labels(tmp_path: Path) -> No
     await upgrade(str(path), older.RESTART, print)
     with contextlib.closing(sqlite3.connect(path)) as db:
         db.execute("ALTER TABLE versions DROP COLUMN sets")
-        db.execute("ALTER TABLE archiving DROP COLUMN judge_label")
+        for column in ("judge_label", "members"):
+            db.execute(f"ALTER TABLE archiving DROP COLUMN {column}")
         for table in ("label_draws", "label_queue", "judge_labels", "observed_sets"):
             db.execute(f"DROP TABLE {table}")
         db.execute("UPDATE labels SET first_label = 1 - label WHERE label < 2")
@@ -167,6 +168,7 @@ async def test_a_store_of_schema_13_takes_labels_of_a_judge(address: str, tmp_pa
         "DROP TABLE observed_sets",
         "DROP TABLE judge_labels",
         "ALTER TABLE archiving DROP COLUMN judge_label",
+        "ALTER TABLE archiving DROP COLUMN members",
         "UPDATE trueodds_schema SET version = 13" if "://" in address else "PRAGMA user_version = 13",
     )
     if "://" in address:
@@ -206,22 +208,25 @@ async def test_a_store_of_schema_13_takes_labels_of_a_judge(address: str, tmp_pa
         assert [kept[id_] for id_ in ids[1:]] == [0, 1, 1, 1, None, None, None, None]
 
 
-async def test_a_store_of_schema_14_takes_sets_of_other_servers(address: str) -> None:
-    """Retention and a deletion remove them with their answers."""
+@pytest.mark.parametrize("schema", [14, 15])
+async def test_an_older_store_takes_sets_of_other_servers(address: str, schema: int) -> None:
+    """Retention and a deletion remove them with their answers. The archive keeps them."""
     async with opened(address) as store:
         await store.put_version(version())
         await store.put_predictions(batch(3))
-    drop = "DROP TABLE observed_sets"
+    undo = ["DROP TABLE observed_sets"] * (schema == 14) + ["ALTER TABLE archiving DROP COLUMN members"]
     if "://" in address:
         connection = await asyncpg.connect(address)
-        await connection.execute(drop)
-        await connection.execute("UPDATE trueodds_schema SET version = 14")
+        for statement in [*undo, f"UPDATE trueodds_schema SET version = {schema}"]:
+            await connection.execute(statement)
         await connection.close()
     else:
         with contextlib.closing(sqlite3.connect(address)) as db:
-            db.execute(drop)
-            db.execute("PRAGMA user_version = 14")
+            for statement in [*undo, f"PRAGMA user_version = {schema}"]:
+                db.execute(statement)
             db.commit()
+    with pytest.raises(StoreError, match=rf"has schema version {schema}.*then run: trueodds store upgrade"):
+        await open_store(address)
     assert await upgrade(address, older.RESTART, print) == {}
 
     def stored_sets() -> Work[int]:
@@ -236,7 +241,17 @@ async def test_a_store_of_schema_14_takes_sets_of_other_servers(address: str) ->
         assert await store.database.read(stored_sets) == 5
         await store.delete_prediction("m", answers.ids[0])
         assert await store.database.read(stored_sets) == 4
-        assert (await store.prune(older.START + 72 * older.HOUR)).predictions == 7
+        assert await store.move_to_archive(older.START + 72 * older.HOUR) == 7
+        assert await store.database.read(stored_sets) == 0
+        kept = {
+            row.id: row.members
+            for file in await store.read_archive_files()
+            async for block in store.read_archive_rows(file)
+            for row in block
+        }
+        assert kept == dict.fromkeys(answers.ids[1:], bytes([128])) | dict.fromkeys(set(kept) - set(answers.ids))
+        await store.put_predictions(answers)
+        assert (await store.prune(older.START + 72 * older.HOUR)).predictions == 5
         assert await store.database.read(stored_sets) == 0
 
 
