@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from uvicorn.supervisors import multiprocess
 
 from service.http.connections import ConnectionLimits
-from service.http.server import Config, Server
+from service.http.server import Config, Server, narrow
 from service.settings import Settings
 from service.store import open_store
 from trueodds.files import write_text
@@ -82,6 +82,7 @@ class Workers(multiprocess.Multiprocess):
     def terminate_all(self) -> None:
         """End the workers. They still answer connections that wait; later connections are refused."""
         for listening in self.sockets:
+            narrow(listening)
             listening.close()
         super().terminate_all()
 

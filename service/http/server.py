@@ -59,16 +59,22 @@ class Server(uvicorn.Server):
         The system accepts connections before the server does. If the listening socket were closed first, the system
         would reset the waiting connections and lose their requests.
 
-        Meanwhile the system's queue takes one new connection at a time. Clients that reconnect without pause would
-        otherwise fill it as fast as the server empties it. The system ignores other clients' attempts. It lets them
-        try again after a second, and then refuses them or passes them to another worker.
+        One of several workers leaves the queue as it is, since the others may go on. If all end, their parent narrows it.
         """
         self.server_state.ending = True
+        if self._listening and self.config.workers == 1:
+            narrow(self._listening[0])
         deadline = time.monotonic() + ACCEPT_SECONDS
         while self._listening and select.select(self._listening, [], [], 0)[0] and time.monotonic() < deadline:
-            # All copies of the socket share one queue. Another worker that ended may have restored its length.
-            self._listening[0].listen(0)
             await asyncio.sleep(0)
-        if self._listening and self.config.workers > 1:
-            self._listening[0].listen(self.config.backlog)  # the other workers may go on
         await super().shutdown(self._listening)
+
+
+def narrow(listening: socket.socket) -> None:
+    """Let the system's queue of a socket take one new connection at a time, in all processes that share the socket.
+
+    Otherwise clients that reconnect without pause fill the queue as fast as an ending server empties it, and those in
+    it at the end are reset. The system ignores other clients' attempts, lets them try again after a second, and then
+    refuses them. Connections that are in the queue already stay in it.
+    """
+    listening.listen(0)

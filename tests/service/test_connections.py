@@ -20,7 +20,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from service.http.connections import ANSWERED_EXCESS, TURN_REQUESTS, TURN_SECONDS, Addresses, ConnectionLimits, Turns
-from service.http.server import ACCEPTS
+from service.http.server import ACCEPTS, narrow
 from tests.service.echo_server import GET, Address, echo, received, running
 from tests.service.hooks import until
 
@@ -322,10 +322,18 @@ def test_clients_that_reconnect_without_pause_are_answered_while_a_server_ends(
         monkeypatch.setattr("service.http.server.select", SimpleNamespace(select=look))
         monkeypatch.setattr("service.http.server.time", SimpleNamespace(monotonic=lambda: turns / 30))
         with running(listening=listening.dup(), workers=workers) as server:
+            if workers > 1:
+                narrow(listening)  # as the workers' parent does
             server.server.should_exit = True
             server.thread.join()
-        if workers > 1:
-            assert len(established(stack, address, 8)) == 8, "the other worker has the queue's whole length again"
         listening.close()
         assert len(come) >= 20
         assert [received(client).count(b"HTTP/1.1 200 ") for client in come] == [1] * len(come)
+
+
+def test_a_worker_that_ends_alone_leaves_the_queue_to_the_others() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=2048) as listening, ExitStack() as stack:
+        with running(listening=listening.dup(), workers=2) as server:
+            server.server.should_exit = True
+            server.thread.join()
+        assert len(established(stack, listening.getsockname()[:2], 8)) == 8
