@@ -59,7 +59,7 @@ class Server(uvicorn.Server):
         The system accepts connections before the server does. If the listening socket were closed first, the system
         would reset the waiting connections and lose their requests.
 
-        One of several workers leaves the queue as it is, since the others may go on. If all end, their parent narrows it.
+        One of several workers leaves the queue as it is: the others may go on. If all end, their parent narrows it.
         """
         self.server_state.ending = True
         if self._listening and self.config.workers == 1:
