@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-from scipy.special import expit, logit
+from scipy.special import expit, log_softmax, logit
 
+from benchmarks.faults.clock import DAY, Clock
 from pipeline.__main__ import main
 from pipeline.recalibrate import Recalibration
 from tests.service.test_process import server
 from tests.service.tiny_bundle import change_card, write_bundle
 from tests.test_recalibrate import serving, until_served
+from trueodds import calibrators
 from trueodds.bundle import ActAlone, Bundle, Reference, open_models
 from trueodds.calibrators import PriorCorrected
 from trueodds.client import Client
 from trueodds.errors import ConfigError
-from trueodds.metrics import prior_shift
+from trueodds.metrics import nll, prior_shift
 from trueodds.sums.positive import PositiveClass
 
 CLASSES = ("ok", "fraud")
@@ -126,11 +130,65 @@ def test_from_answers_without_labels_to_a_version_that_labels_promote(
         assert "No other calibrator is fitted" in typed("recalibrate", "--prior-shift", "--promote", "never")
         assert f"tiny/{second} answers now. 800 fresh labels" in typed("judge")
         until_served(service, second)
-        assert f"the card of tiny/{second} has no reference rows by class" in typed("recalibrate", "--prior-shift")
+        again_text = typed("recalibrate", "--prior-shift")
+        assert f"tiny/{second} has no card with reference rows by class" in again_text and "(--since)" in again_text
         # Labels recalibrate a corrected version too
         again = scores(600, 0.1, rng)
         label(service, ask(service, again[0], slope), again[1])
         assert "temperature" in typed("recalibrate", "--candidates", "platt")
+
+
+def test_three_classes_by_the_labelled_answers_of_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service answers and takes labels three days ago; then class `spam` becomes rare."""
+    names, even, rng = ("ham", "news", "spam"), (0.3, 0.3, 0.4), np.random.default_rng(2)
+    weights_CC = np.random.default_rng(0).normal(0, 3 / np.sqrt(3), (3, 3)).astype(np.float32)  # as `write_linear`'s
+
+    def drawn(count: int, shares: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Log-probabilities that are calibrated for even shares, and labels by other shares."""
+        y_N = rng.choice(3, count, p=shares)
+        return log_softmax(4 * np.eye(3)[y_N] + 2 * rng.normal(size=(count, 3)) + np.log(even), axis=1), y_N
+
+    def asked(service: httpx.Client, log_NC: np.ndarray) -> list[str]:
+        rows = (1.7 * log_NC @ np.linalg.inv(weights_CC)).tolist()
+        answers: list[str] = []
+        for k in range(0, len(rows), 200):
+            body = service.post("/predict", json={"instances": rows[k : k + 200]}).raise_for_status().json()
+            answers += [one["id"] for one in body["predictions"]]
+        return answers
+
+    bundle = write_bundle(tmp_path / "bundle", features=list("abc"), classes=names)
+    first = open_models(tmp_path / "models").publish(bundle).name
+    wall = Clock(tmp_path)
+    known = os.pathsep.join(filter(None, (wall.environment["PYTHONPATH"], os.environ.get("PYTHONPATH"))))
+    for name, value in (wall.environment | {"PYTHONPATH": known}).items():
+        monkeypatch.setenv(name, value)
+    wall.set(-3 * DAY)
+    old, new = drawn(800, even), drawn(900, (0.6, 0.35, 0.05))
+    with server(tmp_path) as (service, _):
+        label(service, asked(service, old[0]), old[1])
+        wall.set(0)
+        asked(service, new[0])
+        since = (datetime.now(UTC) - timedelta(days=1)).isoformat(timespec="seconds")
+        where = ("--models", str(tmp_path / "models"), "--url", str(service.base_url), "--prior-shift")
+        assert main(["recalibrate", *where]) == 1
+        assert "the labelled answers from before it are then the reference" in capsys.readouterr().err
+        assert main(["recalibrate", *where, "--since", since]) == 0
+    second = str(open_models(tmp_path / "models").version_of("tiny", "recalibrated"))
+    assert f"tiny/{second} is published as the recalibrated version" in capsys.readouterr().out
+    made, served = Bundle.load(tmp_path / "models" / "tiny" / second), Bundle.load(tmp_path / "models/tiny" / first)
+    exact = prior_shift(np.exp(new[0]), np.exp(old[0]), old[1])
+    estimate = made.card.training["recalibration"]["prior_shift"]
+    for name, one in zip(names, exact.em, strict=True):
+        assert estimate["classes"][name]["share"] == pytest.approx(one.value, abs=1e-3)
+    assert (estimate["answers"], estimate["reference_rows"]) == (900, 800)
+    assert "are spam (95% interval" in made.card.notes[0]
+    assert isinstance(made.calibrator, PriorCorrected)
+    corrected = made.calibrator.within(served.calibrator)(1.7 * new[0])
+    assert np.abs(corrected - exact.correct(np.exp(new[0]))).max() < 0.005
+    # The corrected probabilities are closer to the truth of these answers than the served ones
+    assert nll(corrected, new[1]) < nll(np.exp(new[0]), new[1]) - 0.1
 
 
 def test_labels_that_contradict_and_shares_without_a_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -158,14 +216,48 @@ def test_versions_without_scores_by_class_are_refused(tmp_path: Path, capsys: py
     with serving(tmp_path) as (service, first):
         where = ("--url", str(service.base_url), "--models", str(tmp_path / "models"), "--prior-shift")
         assert main(["recalibrate", *where]) == 1
-        assert f"tiny/{first} has no positive class" in capsys.readouterr().err
+        assert f"tiny/{first} has no card with reference rows by class" in capsys.readouterr().err
+        assert main(["recalibrate", *where, "--since", "2026-01-01"]) == 1
+        assert f"tiny/{first} has no answer without a label in this time" in capsys.readouterr().err
         rows = [{"id": f"a{n}", "model": "other", "version": "1", "probabilities": [0.2, 0.8]} for n in range(3)]
         body = "\n".join(json.dumps(row) for row in rows)
         service.post("/observe", content=body, headers={"content-type": "application/x-ndjson"}).raise_for_status()
         assert main(["recalibrate", *where, "--model", "other"]) == 1
-        assert "another server serves other, so the service has no reference rows" in capsys.readouterr().err
+        assert "other/1 has no card with reference rows by class" in capsys.readouterr().err
         request = Recalibration(Client(str(service.base_url)), open_models(tmp_path / "models"), prior_shift=True)
         with pytest.raises(ConfigError, match="prior_shift and candidates given"):
             dataclasses.replace(request, candidates=("temperature",))
         with pytest.raises(ConfigError, match="since is 2026-01-01; allowed only with prior_shift"):
             dataclasses.replace(request, prior_shift=False, since="2026-01-01")
+
+
+def test_answers_of_another_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The correction is a file for that server, and applies to the probabilities that it sent."""
+    rng = np.random.default_rng(1)
+    old, new, now = scores(700, 0.5, rng), scores(900, 0.1, rng), datetime.now(UTC)
+    out = tmp_path / "calibrator.json"
+    with serving(tmp_path) as (service, _):
+        for name, (z_N, _), days in (("old", old, 3), ("new", new, 0)):
+            rows = [
+                {
+                    "id": f"{name}{k}",
+                    "probabilities": p,
+                    "time": (now - timedelta(days=days, minutes=1)).isoformat(),
+                }
+                for k, p in enumerate(both(z_N).tolist())
+            ]
+            body = {"observations": rows, "classes": CLASSES, "model": "other", "version": "1"}
+            service.post("/observe", json=body).raise_for_status()
+        labels = [{"id": f"old{k}", "index": int(y), "model": "other"} for k, y in enumerate(old[1])]
+        service.post("/feedback", json={"labels": labels}).raise_for_status()
+        since = (now - timedelta(days=1)).isoformat()
+        words = ["recalibrate", "--url", str(service.base_url), "--model", "other", "--prior-shift", "--since", since]
+        assert main([*words, "--out", str(tmp_path / "no" / "file")]) == 1
+        assert "cannot be written" in capsys.readouterr().err
+        assert main([*words, "--out", str(out)]) == 0
+        text = capsys.readouterr().out
+    assert "Of 900 answers" in text and f"{out} holds it; on the server of other, load it with calibrators.from" in text
+    made = calibrators.from_json(json.loads(out.read_text()))
+    exact = prior_shift(both(new[0]), both(old[0]), old[1])
+    corrected = made(np.stack([np.zeros(900), new[0]], axis=1))
+    assert np.abs(corrected - exact.correct(both(new[0]))).max() < 0.005

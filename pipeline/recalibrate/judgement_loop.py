@@ -78,12 +78,7 @@ def recalibrate(request: Recalibration, call: Call = directly) -> RecalibrationO
         FitError: No candidate can be fitted.
     """
     if model := RemoteModel.of(request):
-        if request.prior_shift:
-            raise NoClassSharesError(
-                f"another server serves {model.name}, so the service has no reference rows of it by class; compare the"
-                " answers with labelled rows from before the shift: trueodds report TABLE --reference ROWS"
-            )
-        return observed.recalibrate(request, model, call)
+        return (observed.correct if request.prior_shift else observed.recalibrate)(request, model, call)
     check_folder(request)
     name = request.model_name()
     try:
@@ -277,7 +272,9 @@ def _correct(request: Recalibration, state: ModelState, call: Call, previous: Ju
             f"{name}/{served.version} has independent labels, and class shares are of exclusive classes; recalibrate on"
             " labels: leave --prior-shift out"
         )
-    report, shares = call(read_shares, request, name, served)
+    reference = served.card.reference
+    is_in_card = reference is not None and reference.rows_by_class is not None
+    report, shares = call(read_shares, request, name, served.version, is_in_card)
     if not shares.changed_classes:
         words = f"Nothing published: {shares.reading}"
         return RecalibrationOutcome("kept", name, served.version, None, words)

@@ -10,10 +10,11 @@ from typing import Any
 from pipeline.recalibrate.calibrator_choice import CalibratorChoice, choose
 from pipeline.recalibrate.candidate_comparison import CandidateComparison, compare
 from pipeline.recalibrate.candidate_numbers import pair_number
+from pipeline.recalibrate.prior_shift import correction, read_shares
 from pipeline.recalibrate.request import FewLabelsError, Judgement, NoTagsError, Recalibration, RecalibrationOutcome
 from trueodds.bundle import SHADOW
 from trueodds.bundle.contents import shadow_of
-from trueodds.calibrators import Identity
+from trueodds.calibrators import Calibrator, Identity
 from trueodds.client import Client, Labelled
 from trueodds.errors import ConfigError, unknown
 from trueodds.files import FileError, write_json
@@ -94,15 +95,25 @@ def recalibrate(request: Recalibration, model: RemoteModel, call: Call) -> Recal
         words = f"Nothing written: {choice.rows:,} labels do not distinguish the best candidate from the answers as is."
         return RecalibrationOutcome("kept", model.name, version, None, words, choice)
     words = f"{choice.best.name}: NLL {choice.gain:.4f} nats a label lower (cross-validated)."
-    if request.out is not None:
-        _write(request.out, choice)
-        words += (
-            f" {request.out} holds it; on the server of {model.name}, load it with calibrators.from_json and apply it"
-            f" to logits (for probabilities: trueodds.logits_of{_with(rows.resolution)})."
-        )
-        if choice.calibrator.known_groups:
-            words += " Give it the tags of the rows: calibrator(logits, groups=tags)."
+    words += _written(request.out, model.name, choice.calibrator, rows.resolution)
     return RecalibrationOutcome("fitted", model.name, version, None, words, choice)
+
+
+def correct(request: Recalibration, model: RemoteModel, call: Call) -> RecalibrationOutcome:
+    """Write a correction for the class shares of answers without labels to the request's file, if they have changed.
+
+    Raises:
+        NoClassSharesError: The class shares are not known, refused, or withdrawn by labels.
+        CallError: The service does not answer, or refuses.
+    """
+    version = model.version(request.version)
+    _, shares = call(read_shares, request, model.name, version, False)
+    if not shares.changed_classes:
+        return RecalibrationOutcome("kept", model.name, version, None, f"Nothing written: {shares.reading}")
+    calibrator = correction([one.name for one in shares.classes], Identity(), shares)
+    rows: Labelled = call(fetch_labels, request.client, model.name, version, 1)
+    words = f"{shares.reading}{_written(request.out, model.name, calibrator, rows.resolution)}"
+    return RecalibrationOutcome("fitted", model.name, version, None, words)
 
 
 def judge(request: Recalibration, model: RemoteModel, call: Call) -> RecalibrationOutcome:
@@ -145,12 +156,21 @@ def _named_or_newest(model: str, what: str, name: str | None, names: tuple[str, 
     return name or names[-1]
 
 
-def _write(out: Path, choice: CalibratorChoice) -> None:
-    """Write the calibrator of a choice to a file."""
+def _written(out: Path | None, model: str, calibrator: Calibrator, resolution: Resolution) -> str:
+    """Write a calibrator to a file, if there is one, and return the words that say how to apply it."""
+    if out is None:
+        return ""
     try:
-        write_json(out, choice.calibrator.to_json())
+        write_json(out, calibrator.to_json())
     except OSError as error:
         raise FileError(f"{out} cannot be written: {error.strerror}; give another file: --out") from None
+    words = (
+        f" {out} holds it; on the server of {model}, load it with calibrators.from_json and apply it to logits (for"
+        f" probabilities: trueodds.logits_of{_with(resolution)})."
+    )
+    if calibrator.known_groups:
+        words += " Give it the tags of the rows: calibrator(logits, groups=tags)."
+    return words
 
 
 def _with(resolution: Resolution) -> str:

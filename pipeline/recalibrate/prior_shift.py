@@ -2,74 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
 from pipeline.recalibrate.calibrator_choice import RECALIBRATION, without_promise, without_sets
-from pipeline.recalibrate.request import DisagreementError, NoClassSharesError, Recalibration
-from trueodds.bundle import POSITIVE_EDGES, Bundle
-from trueodds.calibrators import PriorCorrected
-from trueodds.reports.before_labels.class_shares import CONDITION, reference_calibrator_of_cells
-from trueodds.reports.schemas import ClassShares, Report
+from pipeline.recalibrate.request import NoClassSharesError, Recalibration
+from trueodds.bundle import Bundle
+from trueodds.calibrators import Calibrator, PriorCorrected
+from trueodds.reports.before_labels.class_shares import CONDITION
+from trueodds.reports.schemas import ClassShare, ClassShares, Report
 from trueodds.reports.words import level, percent
 
+SHOWN = 3
+"""Largest number of classes that the card's note names."""
 UNCHANGED = ("bins", "level")
 """Parts of the card's metrics that hold for another calibrator."""
 
 
-def read_shares(request: Recalibration, name: str, served: Bundle) -> tuple[Report, ClassShares]:
-    """Read the live report of the served version, with the class shares of its answers.
+def read_shares(request: Recalibration, name: str, version: str, is_in_card: bool) -> tuple[Report, ClassShares]:
+    """Read the live report of a version, with the class shares of its answers.
+
+    Args:
+        request: What to recalibrate. `since` is the first time of the answers.
+        name: Name of the model.
+        version: Its version.
+        is_in_card: Whether the version's card has reference rows by class. Otherwise the labelled answers before
+            `since` are the reference.
 
     Raises:
         NoClassSharesError: The class shares are not known, refused, or withdrawn by labels.
-        DisagreementError: The service has other reference rows than the version's card.
         CallError: The service does not answer, or refuses.
     """
-    version, card = f"{name}/{served.version}", served.card
-    if card.positive_class() is None:
+    if request.since is None and not is_in_card:
         raise NoClassSharesError(
-            f"{version} has no positive class, and only with one the service counts answers by their scores; compare a"
-            " table of its answers with the reference rows: trueodds report TABLE --reference ROWS"
+            f"{name}/{version} has no card with reference rows by class, as models with a positive class have. Give the"
+            " time of the change (--since): the labelled answers from before it are then the reference"
         )
-    if card.reference is None or card.reference.rows_by_class is None:
-        raise NoClassSharesError(
-            f"the card of {version} has no reference rows by class. Calibrators fitted by this release have them, but"
-            " not those that were corrected for class shares, or fitted to selected labels; serve one that has them"
-        )
-    report = request.client.report(model=name, version=served.version, since=request.since)
+    report = request.client.report(model=name, version=version, since=request.since)
     shares = report.class_shares
     if shares is None:
         raise NoClassSharesError(
-            f"{version} has no answer without a label in this time, so there is nothing to estimate; give an earlier"
-            " time (--since), or recalibrate on the labels"
+            f"{name}/{version} has no answer without a label in this time, so there is nothing to estimate; give an"
+            " earlier time (--since), or recalibrate on the labels"
         )
     if shares.refused is not None or shares.withdrawn is not None:
-        raise NoClassSharesError(f"{version}: {shares.reading} Recalibrate on labels instead: trueodds recalibrate")
-    if shares.reference_rows != card.reference.rows:
-        raise DisagreementError(
-            f"the service's reference of {version} has {shares.reference_rows:,} rows, but its card in"
-            f" {served.directory} has {card.reference.rows:,}; give the service's own model directory: --models"
+        raise NoClassSharesError(
+            f"{name}/{version}: {shares.reading} Recalibrate on labels instead: trueodds recalibrate"
         )
     return report, shares
 
 
-def correction(served: Bundle, shares: ClassShares) -> PriorCorrected:
-    """Return the served calibrator, corrected for class shares.
+def correction(classes: Sequence[str], calibrator: Calibrator, shares: ClassShares) -> PriorCorrected:
+    """Return a served calibrator, corrected for class shares.
 
-    The calibrator of the EM is fitted to the reference rows of the card, as the service fits it. A share of 0 counts as
-    1 / (answers + 2): a class that was not seen may still come.
+    The calibrator of the EM is the report's. A share of 0 counts as 1 / (answers + classes): a class that was not seen
+    may still come.
+
+    Args:
+        classes: Names of the classes, in the calibrator's order.
+        calibrator: The served calibrator.
+        shares: Class shares that the report gives.
     """
-    positive, reference = served.card.positive_class(), served.card.reference
-    assert positive is not None and reference is not None and reference.rows_by_class is not None
-    fitted = reference_calibrator_of_cells(reference.rows_by_class, POSITIVE_EDGES)
-    by_class = [1, 0] if positive.index == 0 else [0, 1]
+    assert shares.slope is not None
     share_of = {one.name: one for one in shares.classes}
-    found = [share_of[name] for name in served.card.classes]
+    found = [share_of[name] for name in classes]
     smallest = 1 / (shares.answers + len(found))
     ratio_C = np.log([max(one.em.value or 0.0, smallest) / one.reference for one in found])
-    return PriorCorrected(fitted.slope, np.array(fitted.bias)[by_class], ratio_C, served.calibrator)
+    return PriorCorrected(shares.slope, np.array([one.bias for one in found]), ratio_C, calibrator)
 
 
 def write_correction(served: Bundle, report: Report, shares: ClassShares, out: Path, now_ms: int) -> Bundle:
@@ -96,13 +98,16 @@ def write_correction(served: Bundle, report: Report, shares: ClassShares, out: P
             for one in shares.classes
         },
     }
-    positive = next(one for one in shares.classes if one.name == served.card.positive)
-    interval = f"{level(report.level)} interval {percent(positive.em.lower)} to {percent(positive.em.upper)}"
+    told = [one for one in shares.classes if one.name == served.card.positive] or _largest_changes(shares)
+    listed = "; ".join(
+        f"{percent(one.em.value)} are {one.name} ({level(report.level)} interval {percent(one.em.lower)} to"
+        f" {percent(one.em.upper)}), where {percent(one.reference)} of the reference rows were"
+        for one in told
+    )
     note = (
         f"Corrected from version {served.version} for the class shares of {shares.answers:,} answers until"
-        f" {until:%Y-%m-%d %H:%M} UTC, without their labels: {percent(positive.em.value)} are {positive.name}"
-        f" ({interval}), where {percent(positive.reference)} of {shares.reference_rows:,} reference rows were."
-        f" {CONDITION} No label has measured this version, so it has no metrics."
+        f" {until:%Y-%m-%d %H:%M} UTC, without their labels: {listed}. There are {shares.reference_rows:,} reference"
+        f" rows. {CONDITION} No label has measured this version, so it has no metrics."
     )
     changes = {
         "training": served.card.training
@@ -116,8 +121,13 @@ def write_correction(served: Bundle, report: Report, shares: ClassShares, out: P
     return Bundle.write(
         out,
         served.model_path,
-        correction(served, shares),
+        correction(served.card.classes, served.calibrator, shares),
         served.card.model_copy(update=changes),
         golden_input=served.golden_input()[0],
         golden_logits=served.card.golden.logits,
     )
+
+
+def _largest_changes(shares: ClassShares) -> list[ClassShare]:
+    """Return the classes whose shares have changed most, at most three."""
+    return sorted(shares.classes, key=lambda one: -abs((one.em.value or 0.0) - one.reference))[:SHOWN]

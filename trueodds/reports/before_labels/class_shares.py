@@ -15,7 +15,6 @@ import scipy
 
 from trueodds import metrics
 from trueodds.metrics import CELLS, CalibrationSums, PriorShare, PriorShift
-from trueodds.metrics.labelling.reference_calibrator import ReferenceCalibrator
 from trueodds.reports.schemas import ClassShare, ClassShares
 from trueodds.reports.words import level, percent
 from trueodds.sums.bins import cell_of
@@ -57,7 +56,7 @@ def class_shares(
     refused = None if shift.refusal is None else _name_class(shift.refusal, classes)
     withdrawn = None if refused else contradiction(shift, classes, sums_of_labels) if labels else None
     rows = sum(shift.reference_rows)
-    condition, shown = _condition(p_value, labels), refused is None and withdrawn is None
+    condition = _condition(p_value, labels)
     changed: list[str] = []
     if refused is not None:
         reading = f"The class shares of {plural(shift.answers, 'answer')} are not estimated: {refused}."
@@ -69,16 +68,20 @@ def class_shares(
         z = float(scipy.special.ndtri(1 - (1 - confidence) / (2 if len(classes) == 2 else 2 * len(classes))))
         changed = [classes[k] for k in told if _has_changed(at_once, k, z)]
         reading = f"{_sentence(shift, about, classes[about], rows, confidence)} {_change(changed)} {condition}"
+    fitted = shift.calibrator if refused is None and withdrawn is None else None
     return ClassShares(
         answers=shift.answers,
         reference_rows=rows,
         changed_classes=list(classes) if changed and len(classes) == 2 else changed,
-        classes=[
-            ClassShare(name=name, reference=float(share), em=em, bbse=bbse)
-            for name, share, em, bbse in zip(classes, shift.reference_shares, shift.em, shift.bbse, strict=True)
-        ]
-        if shown
-        else [],
+        classes=[]
+        if fitted is None
+        else [
+            ClassShare(name=name, reference=float(share), em=em, bbse=bbse, bias=bias)
+            for name, share, em, bbse, bias in zip(
+                classes, shift.reference_shares, shift.em, shift.bbse, fitted.bias, strict=True
+            )
+        ],
+        slope=None if fitted is None else fitted.slope,
         p_value=p_value,
         condition=condition,
         refused=refused,
@@ -174,18 +177,6 @@ def shares_of_cells(
         confidence=confidence,
         positive=1,
     )
-
-
-def reference_calibrator_of_cells(
-    reference: tuple[Sequence[int], Sequence[int]], edges: Sequence[int]
-) -> ReferenceCalibrator:
-    """Return the calibrator of the EM of `shares_of_cells`; its first class is the other one.
-
-    Args:
-        reference: Reference rows of the other class and of the positive one, by the cells between `edges`.
-        edges: Ends of these cells, in 3,000ths, without 0 and 1.
-    """
-    return ReferenceCalibrator.fit(*_cells(reference, edges))
 
 
 def _cells(reference: tuple[Sequence[int], Sequence[int]], edges: Sequence[int]) -> tuple[Array, Array]:

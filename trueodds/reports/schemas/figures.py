@@ -149,6 +149,7 @@ class ClassShare(BaseModel):
     reference: float = Field(description="its share among the reference rows")
     em: PriorShare = Field(description="by expectation maximisation on a bias-corrected temperature")
     bbse: PriorShare = Field(description="by the confusion matrix of the reference rows (BBSE)")
+    bias: float = Field(description="its bias in the calibrator of the EM, beside `slope`")
 
 
 class ClassShares(BaseModel):
@@ -164,6 +165,11 @@ class ClassShares(BaseModel):
         default_factory=list,
         description="classes with another share in the answers' population than in that of the reference, at `level`"
         " for all classes at once",
+    )
+    slope: float | None = Field(
+        None,
+        description="slope of the EM's calibrator softmax(slope ln p + bias), fitted to the reference rows; null: no"
+        " shares",
     )
     p_value: float | None = Field(
         None,
