@@ -95,7 +95,7 @@ def recalibrate(request: Recalibration, model: RemoteModel, call: Call) -> Recal
         words = f"Nothing written: {choice.rows:,} labels do not distinguish the best candidate from the answers as is."
         return RecalibrationOutcome("kept", model.name, version, None, words, choice)
     words = f"{choice.best.name}: NLL {choice.gain:.4f} nats a label lower (cross-validated)."
-    words += _written(request.out, model.name, choice.calibrator, rows.resolution)
+    words += _save(request.out, model.name, choice.calibrator, rows.resolution)
     return RecalibrationOutcome("fitted", model.name, version, None, words, choice)
 
 
@@ -112,7 +112,7 @@ def correct(request: Recalibration, model: RemoteModel, call: Call) -> Recalibra
         return RecalibrationOutcome("kept", model.name, version, None, f"Nothing written: {shares.reading}")
     calibrator = correction([one.name for one in shares.classes], Identity(), shares)
     rows: Labelled = call(fetch_labels, request.client, model.name, version, 1)
-    words = f"{shares.reading}{_written(request.out, model.name, calibrator, rows.resolution)}"
+    words = f"{shares.reading}{_save(request.out, model.name, calibrator, rows.resolution)}"
     return RecalibrationOutcome("fitted", model.name, version, None, words)
 
 
@@ -156,7 +156,7 @@ def _named_or_newest(model: str, what: str, name: str | None, names: tuple[str, 
     return name or names[-1]
 
 
-def _written(out: Path | None, model: str, calibrator: Calibrator, resolution: Resolution) -> str:
+def _save(out: Path | None, model: str, calibrator: Calibrator, resolution: Resolution) -> str:
     """Write a calibrator to a file, if there is one, and return the words that say how to apply it."""
     if out is None:
         return ""
