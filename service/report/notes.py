@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from service.http.parameters import moment_of
 from service.store.queue_rows import QueueCounts
 from service.store.rows import HeldLabels, LabelSelection, MaturedCounts, Settlement, Version, Voiding
 from trueodds.bundle.contents import shadowed_by
-from trueodds.reports.schemas import Held, LabelQueueFigures, Maturing
+from trueodds.reports.schemas import Held, LabelQueueFigures, Maturing, WeightedFigures
 from trueodds.sums.hours import HOUR_MS
 from trueodds.sums.maturity import Matures, Maturity
 from trueodds.texts import plural
@@ -46,14 +48,24 @@ def doubtful_note(doubtful: int, settlements: list[Settlement]) -> str:
     return " ".join(notes)
 
 
-def queue_figures_of(counts: QueueCounts | None) -> LabelQueueFigures | None:
-    """Describe the drawn answers. Skipped ones bound the accuracy, because weights cannot correct for them."""
+def queue_figures_of(counts: QueueCounts | None, weighted: Sequence[WeightedFigures]) -> LabelQueueFigures | None:
+    """Describe the drawn answers. Skipped ones bound the accuracy, because weights cannot correct for them.
+
+    With s the weighted share of skipped answers among the labelled and skipped ones and a the accuracy of the labelled
+    ones, the accuracy of all is between a (1 - s) and a (1 - s) + s. The report's own estimate is a, where it has one:
+    an estimate outside its bounds would contradict them.
+    """
     if counts is None:
         return None
     labelled = counts.right + counts.wrong
-    known = counts.right_weight + counts.wrong_weight + counts.skip_weight
-    lowest = counts.right_weight / known if known else None
-    highest = (counts.right_weight + counts.skip_weight) / known if known else None
+    of_labelled = counts.right_weight + counts.wrong_weight
+    known = of_labelled + counts.skip_weight
+    lowest = highest = None
+    if known:
+        estimates = [one.accuracy for one in weighted if one.how == "propensity"]
+        own = [counts.right_weight / of_labelled] if of_labelled else [0.0]
+        lowest = (estimates or own)[0] * of_labelled / known
+        highest = lowest + counts.skip_weight / known
     reading = (
         f"Of {plural(counts.sample_size, 'answer')} drawn for labelling, {labelled:,} have a label, {counts.skips:,}"
         f" {'was' if counts.skips == 1 else 'were'} skipped and {counts.waiting:,} wait."

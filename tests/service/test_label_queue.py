@@ -64,10 +64,13 @@ def test_the_whole_way_to_the_report(client: Client) -> None:
     report = client.get("/calibration-report?model=mail").json()
     labelling = report["labelling"]
     assert labelling["queue"]["skips"] == 5 and labelling["queue"]["labelled"] == len(labelled)
-    assert labelling["queue"]["lowest_accuracy"] < labelling["weighted"][-1]["accuracy"]
-    assert labelling["weighted"][-1]["how"] == "propensity"
-    assert "Valid for all answers that could be drawn" in labelling["weighted"][-1]["reading"]
-    assert labelling["queue"]["lowest_accuracy"] < labelling["queue"]["highest_accuracy"]
+    weighted, queue_figures = labelling["weighted"][-1], labelling["queue"]
+    assert weighted["how"] == "propensity"
+    weight_of = {one["id"]: 1 / one["propensity"] for one in queue["answers"]}
+    of_skips = sum(weight_of[id_] for id_ in skipped) / sum(weight_of.values())
+    assert queue_figures["lowest_accuracy"] == pytest.approx(weighted["accuracy"] * (1 - of_skips))
+    assert queue_figures["highest_accuracy"] == pytest.approx(queue_figures["lowest_accuracy"] + of_skips)
+    assert "Valid for all answers that could be drawn" in weighted["reading"]
     assert "Weighted figures hold only if skipping" in report["reading"]
     assert "Answers drawn for labelling" in client.get("/calibration-report?model=mail&format=html").text
     one = client.get(f"/predictions/{labelled[0]}").json()

@@ -92,7 +92,8 @@ class LabelQueueFigures(BaseModel):
     waiting: int
     maturing: int = Field(description="drawn answers whose label counts when their window closes")
     lowest_accuracy: float | None = Field(
-        description="weighted accuracy of the labelled and skipped answers if all skipped ones were wrong"
+        description="weighted accuracy of all answers if all skipped ones were wrong; of the labelled and"
+        " skipped ones before there is a weighted estimate"
     )
     highest_accuracy: float | None = Field(description="the same if all skipped ones were right")
     reading: str
