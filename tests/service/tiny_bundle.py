@@ -24,6 +24,7 @@ from trueodds.inputs import Input, TextInput
 
 SHAPE = (4, 4, 1)
 CLASSES = ("cat", "dog", "3", "hare")
+INPUTS: TypeAdapter[Input] = TypeAdapter(Input)
 OFFLINE = {"before": {"ece": 0.2}, "after": {"ece": 0.021, "accuracy": 0.9, "nll": 0.3}, "n": 600}
 
 
@@ -136,7 +137,7 @@ def write_bundle(
     height, width, channels = shape
     image = {"kind": "image", "height": height, "width": width, "channels": channels, "resized": resized}
     vector = {"kind": "vector", "features": list(features), "missing": missing}
-    kind: Input = TypeAdapter(Input).validate_python(vector if features else image)
+    kind: Input = INPUTS.validate_python(vector if features else image)
     if words:
         text = TextInput(max_tokens=max_tokens, vocabulary_size=len(words) + 2, mask="attention_mask")
         kind = text.with_tokenizer(tokenizer_json(words))
