@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import pickle
+import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
 import numpy.typing as npt
@@ -112,6 +115,31 @@ def write_bag(path: Path, words: int, classes: int, seed: int = 0) -> None:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
 
 
+P = ParamSpec("P")
+WRITTEN: dict[bytes, dict[str, bytes]] = {}
+"""The files of each bundle that this process has written, by its pickled options."""
+
+
+def written_once(write: Callable[Concatenate[Path, P], Path]) -> Callable[Concatenate[Path, P], Path]:
+    """Equal options give equal bytes (`Bundle.write`): they are made once in a process, and then copied."""
+
+    @wraps(write)
+    def copied(folder: Path, *values: P.args, **options: P.kwargs) -> Path:
+        key = pickle.dumps((values, options))
+        if key not in WRITTEN:
+            write(folder, *values, **options)
+            WRITTEN[key] = {file.name: file.read_bytes() for file in folder.iterdir()}
+            return folder
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for name, content in WRITTEN[key].items():
+            (folder / name).write_bytes(content)
+        return folder
+
+    return copied
+
+
+@written_once
 def write_bundle(
     folder: Path,
     *,
