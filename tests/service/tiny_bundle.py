@@ -124,7 +124,7 @@ def written_once(write: Callable[Concatenate[Path, P], Path]) -> Callable[Concat
     """Equal options give equal bytes (`Bundle.write`): they are made once in a process, and then copied."""
 
     @wraps(write)
-    def copied(folder: Path, *values: P.args, **options: P.kwargs) -> Path:
+    def copied(folder: Path, /, *values: P.args, **options: P.kwargs) -> Path:
         key = pickle.dumps((values, options))
         if key not in WRITTEN:
             write(folder, *values, **options)
