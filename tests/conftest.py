@@ -16,6 +16,7 @@ import hypothesis
 import pytest
 from filelock import FileLock
 
+from tests import memory
 from tests.distribution import Distribution, begun_elsewhere, longest_first
 from trueodds.processes import privacy
 
@@ -27,6 +28,11 @@ ROOT = Path(__file__).resolve().parent.parent
 Run = Callable[..., subprocess.CompletedProcess[str]]
 IDENTITY = ("-c", "user.name=test", "-c", "user.email=test@example.org")
 """git's options for a commit by nobody."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if "not full" in str(config.getoption("markexpr")):  # the files of long tests may be larger than the memory
+        memory.hold_temporary_files()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -113,14 +119,19 @@ def copy_of_repository(target: Path, without: tuple[str, ...] = ()) -> Path:
     return target
 
 
+def folder_of_run(factory: pytest.TempPathFactory) -> Path:
+    """The temporary folder that all of pytest-xdist's processes have in common, or that of the only one."""
+    base = factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
 @contextmanager
 def made_once(factory: pytest.TempPathFactory, name: str) -> Iterator[tuple[Path, bool]]:
     """A folder of this run of the tests, and whether it is still to be filled: one of pytest-xdist's processes does it.
 
     Nobody changes it afterwards.
     """
-    base = factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    folder = folder_of_run(factory) / name
     with FileLock(f"{folder}.lock"):
         done = folder.with_name(f"{name}.done")
         if not done.exists():
@@ -137,9 +148,7 @@ def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     One of pytest-xdist's processes makes it; each has a copy of its own. Where TEST_REPRODUCED names a folder, the runs
     of pytest that name it share it.
     """
-    run_of_tests = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-    own = tmp_path_factory.getbasetemp().parent / f"reproduced-{run_of_tests}"
-    made = Path(os.environ.get("TEST_REPRODUCED", own))
+    made = Path(os.environ.get("TEST_REPRODUCED", folder_of_run(tmp_path_factory) / "reproduced"))
     with FileLock(f"{made}.lock"):
         if not made.is_dir():
             part = made.with_name(f"{made.name}.part")

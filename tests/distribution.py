@@ -93,11 +93,15 @@ SECONDS = (
     "tests/test_vector_training.py",
 )
 """Files whose fast tests take ten seconds of a processor and more, by `make test`'s table in docs/how-to/develop.md."""
-SHARED = dict.fromkeys(
-    ("tests/flows/test_train.py", "tests/flows/test_study.py", "tests/flows/test_remote.py"),
-    "tests/flows/test_recalibrate.py",
-)
-"""A file -> the file whose process runs it as well: for all of them it starts one Prefect server."""
+ONE_SERVER = {
+    "tests/flows/test_recalibrate.py": ("flows/test_train", "flows/test_study", "flows/test_remote"),  # Prefect's
+    "tests/client/test_calls.py": (
+        *("client/test_admin", "client/test_decisions", "client/test_inputs", "client/test_judge"),
+        *("client/test_label_queue", "client/test_replay_run", "client/test_retries"),
+    ),
+}
+"""A file -> the files that its process runs as well: for all of them it starts one server."""
+SHARED = {f"tests/{name}.py": first for first, names in ONE_SERVER.items() for name in names}
 ALONE = tuple(name for name in MINUTES if "::" in name)
 
 

@@ -10,7 +10,8 @@ from functools import cached_property
 from pathlib import Path
 
 from tools import PACKAGES
-from tools.imports import file_of, sources
+from tools.imports import file_of, sources, statements
+from trueodds.processes.lazy import collector_pause
 
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -25,31 +26,36 @@ class House:
     root: Path
 
     @cached_property
+    def trees(self) -> dict[Path, ast.Module]:
+        """Return the parsed files of the product."""
+        files = [file for package in PACKAGES for file in sources(self.root, package)]
+        with collector_pause():  # it would walk the trees again and again
+            return {file: ast.parse(file.read_text(encoding="utf-8")) for file in files}
+
+    @cached_property
     def definitions(self) -> dict[Place, ast.AST]:
         """Return functions, classes and methods by their places."""
         found: dict[Place, ast.AST] = {}
-        for package in PACKAGES:
-            for file in sources(self.root, package):
-                for node in ast.parse(file.read_text(encoding="utf-8")).body:
-                    if isinstance(node, FUNCTION):
-                        found[file, node.name] = node
-                    elif isinstance(node, ast.ClassDef):
-                        found[file, node.name] = node
-                        methods = (part for part in node.body if isinstance(part, FUNCTION))
-                        found |= {(file, f"{node.name}.{method.name}"): method for method in methods}
+        for file, tree in self.trees.items():
+            for node in tree.body:
+                if isinstance(node, FUNCTION):
+                    found[file, node.name] = node
+                elif isinstance(node, ast.ClassDef):
+                    found[file, node.name] = node
+                    methods = (part for part in node.body if isinstance(part, FUNCTION))
+                    found |= {(file, f"{node.name}.{method.name}"): method for method in methods}
         return found
 
     @cached_property
     def imported_names(self) -> dict[Path, dict[str, str]]:
         """Return the dotted name behind each imported name of a file, wherever in the file the import stands."""
         found: dict[Path, dict[str, str]] = defaultdict(dict)
-        for package in PACKAGES:
-            for file in sources(self.root, package):
-                for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-                    if isinstance(node, ast.ImportFrom):
-                        found[file] |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
-                    elif isinstance(node, ast.Import):
-                        found[file] |= {a.asname or a.name: a.name for a in node.names}
+        for file, tree in self.trees.items():
+            for node in statements(tree):
+                if isinstance(node, ast.ImportFrom):
+                    found[file] |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+                elif isinstance(node, ast.Import):
+                    found[file] |= {a.asname or a.name: a.name for a in node.names}
         return found
 
     @cached_property

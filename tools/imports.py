@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -17,11 +17,22 @@ def sources(root: Path, folder: str) -> list[Path]:
     return sorted((root / folder).rglob("*.py"))
 
 
+def statements(tree: ast.AST) -> Iterator[ast.stmt]:
+    """Yield all statements of a module, a function or a class, inner ones too, without their expressions."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.stmt):
+            yield node
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            waiting += getattr(node, part, ())
+
+
 @cache
 def imports(path: Path) -> frozenset[str]:
     """Return the dotted names that a file imports, wherever the import stands, and also for type checking."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

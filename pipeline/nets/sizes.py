@@ -50,9 +50,10 @@ def size(shape: Shape, sizes: tuple[int, ...] | None = None) -> Size:
     if not shape.net.startswith(OUR_NETS):
         torchvision()  # must not be imported first inside a `torch.device` context, which would move its own tensors
     device = "cpu" if shape.kind in WORDS else "meta"
-    with torch.device(device), FlopCounterMode(display=False) as counter, torch.no_grad():
-        net = _net(shape, sizes[0]).eval()
-        net(_rows(shape, 1, sizes))
+    with torch.device(device), torch.no_grad():
+        net, rows = _net(shape, sizes[0]).eval(), _rows(shape, 1, sizes)
+        with FlopCounterMode(display=False) as counter:  # the initial weights are made outside of it: it is slow
+            net(rows)
     parameters = sum(parameter.numel() for name, parameter in net.named_parameters() if name != VECTORS)
     return Size(parameters, counter.get_total_flops())
 

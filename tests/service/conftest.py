@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,10 +35,18 @@ def cluster() -> Iterator[postgres.Cluster]:
     server.remove()
 
 
+@pytest.fixture(scope="session")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `models` copies: a bundle, and a folder in which it is published."""
+    folder = tmp_path_factory.mktemp("published")
+    open_models(folder / "models").publish(write_bundle(folder / "bundle"))
+    return folder
+
+
 @pytest.fixture
-def models(tmp_path: Path) -> Path:
+def models(published: Path, tmp_path: Path) -> Path:
     """A folder with one published bundle, the default."""
-    open_models(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
+    shutil.copytree(published, tmp_path, dirs_exist_ok=True)
     return tmp_path / "models"
 
 

@@ -14,10 +14,8 @@ import httpx
 import jsonschema_rs
 import pytest
 import requests
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from schemathesis import GenerationMode
 
 from service.app import create_app
 from service.settings import Settings
@@ -98,7 +96,7 @@ OPERATIONS = (
 )
 
 
-def send(running: Client, case: schemathesis.Case[Any]) -> httpx.Response:
+def send(running: Client, case: Any) -> httpx.Response:
     """As `requests` would put it on the wire: schemathesis speaks its dialect."""
     wanted = case.as_transport_kwargs(base_url="http://service")
     known = {k: v for k, v in wanted.items() if k in ("method", "url", "headers", "params", "json", "data", "files")}
@@ -128,6 +126,8 @@ OF_INPUTS = ("POST /predict", "POST /v2/models/{model}/infer")
 @pytest.fixture(scope="module")
 def documented(request: pytest.FixtureRequest) -> Callable[[str], Any]:
     """The documentation of a service as schemathesis reads it, once for all tests."""
+    import schemathesis  # here alone: it takes a processor half a second, and each process reads this file
+
     return cache(lambda service: schemathesis.openapi.from_dict(served(request.getfixturevalue(service))))
 
 
@@ -137,6 +137,8 @@ def documented(request: pytest.FixtureRequest) -> Callable[[str], Any]:
 def test_no_documented_request_causes_a_server_error(
     request: pytest.FixtureRequest, documented: Callable[[str], Any], service: str, operation: str
 ) -> None:
+    from schemathesis import GenerationMode
+
     running: Client = request.getfixturevalue(service)
     method, path = operation.split()
     requests_of = documented(service)[path][method]
@@ -144,7 +146,7 @@ def test_no_documented_request_causes_a_server_error(
 
     @FEW
     @given(case=st.sampled_from(modes).flatmap(requests_of.as_strategy))
-    def check(case: schemathesis.Case[Any]) -> None:
+    def check(case: Any) -> None:
         answer = send(running, case)
         assert answer.status_code < 500, answer.text
         assert answer.headers["x-request-id"]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import pickle
+import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +27,7 @@ from trueodds.inputs import Input, TextInput
 
 SHAPE = (4, 4, 1)
 CLASSES = ("cat", "dog", "3", "hare")
+INPUTS: TypeAdapter[Input] = TypeAdapter(Input)
 OFFLINE = {"before": {"ece": 0.2}, "after": {"ece": 0.021, "accuracy": 0.9, "nll": 0.3}, "n": 600}
 
 
@@ -111,6 +115,31 @@ def write_bag(path: Path, words: int, classes: int, seed: int = 0) -> None:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
 
 
+P = ParamSpec("P")
+WRITTEN: dict[bytes, dict[str, bytes]] = {}
+"""The files of each bundle that this process has written, by its pickled options."""
+
+
+def written_once(write: Callable[Concatenate[Path, P], Path]) -> Callable[Concatenate[Path, P], Path]:
+    """Equal options give equal bytes (`Bundle.write`): they are made once in a process, and then copied."""
+
+    @wraps(write)
+    def copied(folder: Path, /, *values: P.args, **options: P.kwargs) -> Path:
+        key = pickle.dumps((values, options))
+        if key not in WRITTEN:
+            write(folder, *values, **options)
+            WRITTEN[key] = {file.name: file.read_bytes() for file in folder.iterdir()}
+            return folder
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for name, content in WRITTEN[key].items():
+            (folder / name).write_bytes(content)
+        return folder
+
+    return copied
+
+
+@written_once
 def write_bundle(
     folder: Path,
     *,
@@ -136,7 +165,7 @@ def write_bundle(
     height, width, channels = shape
     image = {"kind": "image", "height": height, "width": width, "channels": channels, "resized": resized}
     vector = {"kind": "vector", "features": list(features), "missing": missing}
-    kind: Input = TypeAdapter(Input).validate_python(vector if features else image)
+    kind: Input = INPUTS.validate_python(vector if features else image)
     if words:
         text = TextInput(max_tokens=max_tokens, vocabulary_size=len(words) + 2, mask="attention_mask")
         kind = text.with_tokenizer(tokenizer_json(words))

@@ -235,8 +235,7 @@ async def _create_tables(connection: Any, name: str) -> None:
         await connection.execute("CREATE TABLE IF NOT EXISTS trueodds_schema (version BIGINT NOT NULL)")
         version = await connection.fetchval("SELECT max(version) FROM trueodds_schema")
         if version is None:
-            for statement in POSTGRES:
-                await connection.execute(statement)
+            await connection.execute(";\n".join(POSTGRES))  # in one message
             await connection.execute("INSERT INTO trueodds_schema VALUES ($1)", VERSION)
         elif version != VERSION:
             raise StoreError(other_version(name, version, POSTGRES_UPGRADES, "database"))
