@@ -1,4 +1,4 @@
-"""`.ci/run` with stand-ins for what takes long: lint and either test run can fail it, and it ends whatever the engine does."""
+"""`.ci/run` with stand-ins for what takes long: lint and all tests can fail it; it ends whatever the engine does."""
 
 from __future__ import annotations
 
@@ -73,5 +73,6 @@ def test_it_ends_with_what_failed(tmp_path: Path, what: dict[str, str], status: 
     )
     assert done.returncode == status, done
     seen = (tmp_path / "trace").read_text().replace(f"{checkout}/../shared/tools/docker-engine.sh", "script")
-    assert sorted(seen.splitlines()) == [f"containers {engine}", "lint", "tests  "], "the engine is that of the containers alone"
+    wanted = [f"containers {engine}", "lint", "tests  "]
+    assert sorted(seen.splitlines()) == wanted, "the engine is that of the containers alone"
     assert not list((tmp_path / "left").iterdir())
