@@ -11,7 +11,7 @@ export ORT_DISABLE_TELEMETRY := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo serve prefect prefect-stop test fast-tests test-full test-containers lint docs site constraints constraints-diff clean
+.PHONY: help setup run demo serve prefect prefect-stop test chosen-tests test-full test-containers lint docs site constraints constraints-diff clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -63,15 +63,17 @@ prefect: setup ## start a Prefect server and a worker here and register the depl
 prefect-stop: ## end what make prefect started
 	@python -m pipeline.flows down
 
-# Side by side: mypy, on a cold cache half a minute of one core, fills what the tests leave idle.
+# Side by side: mypy, on a cold cache half a minute of one core, fills what the tests leave idle. TESTS: other tests, in more processes.
 test: setup ## lint, type check and the fast tests
-	@+$(MAKE) --no-print-directory -j 2 lint fast-tests
+	@+$(MAKE) --no-print-directory -j 2 lint chosen-tests
 
-fast-tests: setup
-	@OMP_NUM_THREADS=1 python -m pytest -m "not full" -n 4 --dist loadfile
+test-full: TESTS = -n 4
+test-full: chosen-tests ## every test, the long ones too
 
-test-full: setup ## every test, the long ones too
-	@OMP_NUM_THREADS=1 python -m pytest -n 4 --dist loadfile
+# Without the variables by which a test's own `make` would take itself for a part of this one.
+TESTS ?= -m "not full" -n 4
+chosen-tests: setup
+	@env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS -u TESTS OMP_NUM_THREADS=1 python -m pytest $(TESTS) --dist loadfile
 
 test-containers: setup ## docker/compose.yaml on a Docker engine: DOCKER_HOST's, or that of the script TRUEODDS_ENGINE
 	@python -m pytest -n 0 -m containers tests/containers

@@ -125,6 +125,20 @@ def folder_of_run(factory: pytest.TempPathFactory) -> Path:
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
+def copy_tree(source: Path, target: Path, ignore: Callable[[str, list[str]], set[str]] | None = None) -> Path:
+    """A copy that shares what nobody may write, most of all bytes: git's packs, and the files of DVC's cache."""
+
+    def copy(file: str, to: str) -> None:
+        try:
+            if Path(file).stat().st_mode & 0o222:
+                raise PermissionError(f"{file} may be written")
+            os.link(file, to)
+        except OSError:  # or on another file system
+            shutil.copy2(file, to)
+
+    return Path(shutil.copytree(source, target, symlinks=True, ignore=ignore, copy_function=copy))
+
+
 @contextmanager
 def made_once(factory: pytest.TempPathFactory, name: str) -> Iterator[tuple[Path, bool]]:
     """A folder of this run of the tests, and whether it is still to be filled: one of pytest-xdist's processes does it.
@@ -156,7 +170,7 @@ def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Path:
             aside = copy_of_repository(part)
             run(["dvc", "repro"], aside)
             aside.rename(made)
-    return Path(shutil.copytree(made, tmp_path_factory.mktemp("reproduced") / "copy", symlinks=True))
+    return copy_tree(made, tmp_path_factory.mktemp("reproduced") / "copy")
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import shutil
 import sys
 from pathlib import Path
 from types import FrameType
@@ -16,7 +15,7 @@ from pipeline import data
 from pipeline.config import Data, Training
 from pipeline.training import loop
 from pipeline.training.provenance import LEFT_OUT
-from tests.conftest import ROOT, run
+from tests.conftest import ROOT, copy_tree, run
 from tests.training_runs import plan
 
 
@@ -90,7 +89,7 @@ def test_what_the_tables_say_is_in_the_plan(workspace: Path) -> None:
 
 @pytest.mark.full
 def test_only_code_in_use_trains_anew(reproduced: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(reproduced, tmp_path / "copy", symlinks=True))
+    copy = copy_tree(reproduced, tmp_path / "copy")
 
     def train_is_stale(*edited: str, by: str = "CHANGED = 1\n") -> bool:
         for name in edited:

@@ -26,7 +26,7 @@ from pipeline import config
 from pipeline.__main__ import main
 from pipeline.parameters import STAGE_PARAMETERS
 from pipeline.stages import STAGES
-from tests.conftest import IDENTITY, ROOT, copy_of_repository, environment, run
+from tests.conftest import IDENTITY, ROOT, copy_of_repository, copy_tree, environment, run
 from trueodds import calibrators, logits
 from trueodds.bundle import Bundle
 from trueodds.calibrators import conformal
@@ -217,14 +217,14 @@ def test_a_tagged_model_is_an_artifact(reproduced: Path, tmp_path: Path) -> None
 
 def committed(reproduced: Path, tmp_path: Path) -> Path:
     """A copy whose last commit holds the run's dvc.lock and small tables."""
-    copy = Path(shutil.copytree(reproduced, tmp_path / "copy", symlinks=True))
+    copy = copy_tree(reproduced, tmp_path / "copy")
     run(["git", *IDENTITY, "commit", "--quiet", "--allow-empty", "--all", "-m", "the run"], copy)
     return copy
 
 
 @pytest.mark.full
 def test_own_data_are_watched(reproduced: Path, tmp_path: Path) -> None:
-    shutil.copytree(reproduced, tmp_path / "copy", symlinks=True)
+    copy_tree(reproduced, tmp_path / "copy")
     (tmp_path / "copy" / "datasets" / "anything.npz").write_bytes(b"new")
     again = run(["dvc", "repro", "train"], tmp_path / "copy")
     assert ran(again) == {"fetch", "plan"} and skipped(again) == {"train"}  # digits come out the same

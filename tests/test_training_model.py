@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from pipeline.__main__ import main
 from service.models.model import Model
-from tests.conftest import run
+from tests.conftest import copy_tree, run
 from tests.importing.models import DIGITS_OPTIONS, save_digits_regression
 from tests.test_stages import hashes, ran, skipped
 
@@ -104,7 +104,7 @@ def test_what_is_refused(
 
 @pytest.mark.full
 def test_dvc_runs_again_what_another_file_changes(digits: Path, reproduced: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(reproduced, tmp_path / "copy", symlinks=True))
+    copy = copy_tree(reproduced, tmp_path / "copy")
     shutil.copy(digits, copy / "datasets" / "mine.onnx")
     settings = ["-S", "training.model=datasets/mine.onnx", "-S", f"training.{DIGITS_OPTIONS}"]
     done = run(["dvc", "exp", "run", *settings], copy)

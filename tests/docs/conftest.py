@@ -8,24 +8,33 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import IDENTITY, copy_of_repository, run
+from tests.conftest import IDENTITY, copy_of_repository, copy_tree, made_once, run
 from tests.docs.terminal import Terminal
+
+TABLES = ("data/checks.json", "evaluation/metrics.json", "evaluation/calibrators.csv", "model/epochs.csv")
 
 
 @pytest.fixture(scope="session")
 def committed(reproduced: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fresh clone, as it is after somebody has committed what `dvc repro` made. Each walk has a copy of its own."""
-    folder = copy_of_repository(tmp_path_factory.mktemp("committed") / "trueodds")
-    shutil.copytree(reproduced / ".dvc" / "cache", folder / ".dvc" / "cache")
-    shutil.copy(reproduced / "dvc.lock", folder / "dvc.lock")
-    for table in ("data/checks.json", "evaluation/metrics.json", "evaluation/calibrators.csv", "model/epochs.csv"):
-        shutil.copy(reproduced / "artifacts" / table, folder / "artifacts" / table)
-    run(["git", *IDENTITY, "commit", "-qam", "run", "--allow-empty"], folder)
+    with made_once(tmp_path_factory, "committed") as (folder, is_empty):
+        if is_empty:
+            copy_of_repository(folder)
+            copy_tree(reproduced / ".dvc" / "cache", folder / ".dvc" / "cache")
+            shutil.copy(reproduced / "dvc.lock", folder / "dvc.lock")
+            for table in (
+                "data/checks.json",
+                "evaluation/metrics.json",
+                "evaluation/calibrators.csv",
+                "model/epochs.csv",
+            ):
+                shutil.copy(reproduced / "artifacts" / table, folder / "artifacts" / table)
+            run(["git", *IDENTITY, "commit", "-qam", "run", "--allow-empty"], folder)
     return folder
 
 
 @pytest.fixture
 def terminal(committed: Path, tmp_path: Path) -> Iterator[Terminal]:
-    session = Terminal(Path(shutil.copytree(committed, tmp_path / "trueodds", symlinks=True)))
+    session = Terminal(copy_tree(committed, tmp_path / "trueodds"))
     yield session
     session.close()

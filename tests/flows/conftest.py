@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -19,7 +18,7 @@ import psutil
 import pytest
 
 from pipeline.flows import server
-from tests.conftest import environment
+from tests.conftest import copy_tree, environment
 
 ENDED = {"COMPLETED", "FAILED", "CANCELLED", "CRASHED"}
 
@@ -220,7 +219,7 @@ def prefect(reproduced: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     Idle, they take a twentieth of a processor: they are gone before the process goes on with another folder's tests.
     """
     home = tmp_path_factory.mktemp("prefect") / "checkout"
-    shutil.copytree(reproduced, home, symlinks=True)
+    copy_tree(reproduced, home)
     prefect = Prefect(home, f"http://127.0.0.1:{free_port()}/api")
     in_order = True
     try:

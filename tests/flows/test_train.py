@@ -15,7 +15,7 @@ import pytest
 
 from pipeline import config, parameters
 from pipeline.flows import server, train
-from tests.conftest import ROOT, run
+from tests.conftest import ROOT, copy_tree, run
 from tests.flows.conftest import PATIENCE, Prefect, wait_for
 from tests.importing.models import DIGITS_MEAN, save_digits_regression
 
@@ -42,7 +42,7 @@ def unbroken_weights(target: Path, **leaves: object) -> bytes:
 def weights(prefect: Prefect, run: str, target: Path) -> bytes:
     """Those of a finished run, brought out of its experiment as a user would."""
     clone = target / "applied"
-    shutil.copytree(prefect.home, clone, symlinks=True, ignore=shutil.ignore_patterns(".prefect", ".runs"))
+    copy_tree(prefect.home, clone, shutil.ignore_patterns(".prefect", ".runs"))
     prefect_run = prefect.run(run)
     name = train.experiment_name(prefect_run["name"], run)
     for command in (["git", "checkout", "-q", "."], ["dvc", "exp", "apply", name]):
