@@ -96,6 +96,12 @@ def _problem(source: TableSource, plan: ReadingPlan) -> FileError:
     rows = rows_of(source.table, plan)
     bad = rows.filter(rows.problem != 0)
     kinds = source.run(bad.group_by("problem").aggregate(count=bad.count()))
+    if not kinds["problem"]:
+        groups = " or ".join(name for name, _ in plan.group_codes)
+        return FileError(
+            f"{source.name} holds a {groups} that was not there before: the table changed while it was read; run this"
+            " again when nothing writes to it"
+        )
     kind, count = min(zip(kinds["problem"], kinds["count"], strict=True))
     columns = ", ".join(map(repr, (plan.columns or (plan.confidence,))[:10]))
     many = f"{source.name}: {plural(count, 'row')}"
