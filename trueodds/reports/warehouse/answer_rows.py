@@ -133,11 +133,13 @@ def _of_classes(table: Expression, plan: ReadingPlan, groups: dict[str, Expressi
     if quick:
         near = (total(values) - number(1)).abs() < number(_QUICK)
         sound = all_of([near, *(value >= number(0) for value in values)])  # false or null for a gap
-        rows = rows.mutate(problem=where(sound, ibis.literal(0), ibis.literal(UNUSUAL)))
+        changed = (rows.label_code == UNSEEN, ibis.literal(CHANGED))
+        rows = rows.mutate(problem=ibis.cases(changed, (sound, ibis.literal(0)), else_=ibis.literal(UNUSUAL)))
+    else:
+        rows = rows.mutate(problem=where(rows.label_code == UNSEEN, ibis.literal(CHANGED), rows.problem))
     top = rows.top
     confidence = ibis.cases((rows.problem != 0, number(0)), (top > number(1), number(1)), else_=top)
     rows = rows.mutate(
-        problem=where(rows.label_code == UNSEEN, ibis.literal(CHANGED), rows.problem),
         class_code=ibis.cases(
             *((rows[name] >= rows.top, ibis.literal(k, "int64")) for k, name in enumerate(names)),
             else_=ibis.literal(0, "int64"),

@@ -59,7 +59,6 @@ def sums_expression(table: Expression, plan: ReadingPlan, *, quick: bool = False
         near_cell=cell_near(rows.confidence, rows.below),
         top=where(known, rows.confidence, unknown),
         correct=where(known, rows.correct, unknown),
-        right=_if(rows.label_code == rows.class_code),
     )
     rows = rows.mutate(top_cell=rows.near_cell.cast("int64"))
     if plan.positive is not None:
@@ -129,7 +128,7 @@ def sums_expression(table: Expression, plan: ReadingPlan, *, quick: bool = False
 def _part_by_part(rows: Expression, plan: ReadingPlan) -> Expression:
     """Return a union of aggregates, one for each table, each with the keys and the sums that it needs."""
     codes = {f"code_{group}": _group_code(rows, group, values) for group, values in plan.group_codes}
-    rows = rows.mutate(**codes) if codes else rows
+    rows = rows.mutate(right=_if(rows.label_code == rows.class_code), **codes)
     # Each takes a view of the rows: Ibis then leaves the computed columns in what all share.
     tables = [_aggregate(part, rows.view(), plan) for part in parts_of(plan)]
     # Aggregates of a few rows cost less than filtered sums over all.

@@ -139,7 +139,7 @@ def _count_groups(source: TableSource, groups: Sequence[str], by_confidence: boo
 
 
 def _group_codes(source: TableSource, name: Group) -> Codes:
-    """Number the values of a group as text; nothing if there are too many for keys of 16 bits."""
+    """Return the values of a group as text, each with a number; none if there are too many for keys of 16 bits."""
     table = source.table.select(value=text_of(source.table[name])).distinct()
     values = source.run(table)["value"]
     ordered = sorted(values, key=lambda value: (value is None, value or ""))
@@ -297,10 +297,9 @@ def _of_classes(
 def rules_error(source: TableSource, plan: ReadingPlan, problem: str) -> FileError:
     """Build the error for a table of many classes with rows that need the rules for rounding and noise."""
     return FileError(
-        f"{source.name} {problem}; with {len(plan.columns):,} columns of classes --engine takes exact probabilities in"
-        f" [0, 1] that sum to 1, and up to {MOST_RULED_CLASSES} columns it takes rounded ones and noise below 0."
-        " Correct these rows, give the columns confidence, predicted and label in place of the probabilities, or leave"
-        " out --engine"
+        f"{source.name} {problem}. It has {len(plan.columns):,} columns of classes, and with more than"
+        f" {MOST_RULED_CLASSES} --engine takes exact probabilities only. Correct these rows, leave out --engine, or"
+        " give the columns confidence, predicted and label in place of the probabilities"
     )
 
 

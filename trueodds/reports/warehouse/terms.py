@@ -70,8 +70,8 @@ def cell(value: Expression) -> Expression:
 
 
 def cells_below(value: Expression) -> Expression:
-    """Return the number of whole cells below a confidence, in double precision: its cell, or the next one at an edge."""
-    return (value * number(CELLS)).floor()
+    """Return the number of whole cells below a confidence in double precision: its cell, or at an edge the next one."""
+    return (value * number(CELLS)).floor().cast("float64")
 
 
 def cell_near(value: Expression, below: Expression) -> Expression:
@@ -122,7 +122,7 @@ def code(column: Expression, codes: Codes, *, by_list: bool = False, unseen: int
     ordered = [value for value, _ in sorted(values, key=lambda pair: pair[1])]
     if by_list and ordered and column.type().is_string() and {k for _, k in values} == {*range(len(ordered))}:
         # Coalesced, and not a case, whose parts DuckDB computes again for each branch that names them.
-        place = (_list_position(ibis.array(ordered), column) - 1).nullif(-1)
+        place = _list_position(ibis.array(ordered), column) - 1
         return place.fill_null(where(gap, ibis.literal(missing, "int64"), ibis.literal(unseen, "int64")))
     found = [(_equals(column, value), ibis.literal(meaning, "int64")) for value, meaning in values]
     return ibis.cases((gap, ibis.literal(missing, "int64")), *found, else_=ibis.literal(unseen, "int64"))
@@ -144,11 +144,14 @@ def _equals(column: Expression, value: Any) -> Expression:
 
 @ibis.udf.scalar.builtin(name="list_position")
 def _list_position(values: Array[str], value: str) -> int:  # type: ignore[empty-body]
-    """Return the place of a text in a list of DuckDB, from 1 on; 0 or null if it is not there."""
+    """Return the place of a text in a list of DuckDB, from 1 on; null if it is not there."""
 
 
 def value_at(index: Expression, values: Sequence[Expression]) -> Expression:
-    """Return the value at an index; null for an index outside the values. A search by halves asks the fewest questions."""
+    """Return the value at an index; null for an index below 0. No index is beyond the values.
+
+    The search by halves compares the index log2(n) times.
+    """
 
     def search(low: int, high: int) -> Expression:
         if high - low == 1:
@@ -156,5 +159,4 @@ def value_at(index: Expression, values: Sequence[Expression]) -> Expression:
         middle = (low + high) // 2
         return where(index < middle, search(low, middle), search(middle, high))
 
-    inside = (index >= 0) & (index < len(values))
-    return where(inside, search(0, len(values)), ibis.null("float64"))
+    return where(index >= 0, search(0, len(values)), ibis.null("float64"))
