@@ -28,6 +28,7 @@ from trueodds.reports.table.table_report import (
     sums_by_period,
     sums_of,
 )
+from trueodds.reports.warehouse import terms
 from trueodds.reports.warehouse.answer_rows import _floor_quotient
 from trueodds.reports.warehouse.expression import sums_expression
 from trueodds.reports.warehouse.parquet_source import TableSource
@@ -172,19 +173,54 @@ def test_sums_of_many_classes_are_those_of_python(make: Make, tmp_path: Path) ->
     assert_equal_groups(found, expected)
 
 
-NEAR = {"a negative": -1e-9, "a sum": 0.5, "a gap": float("nan"), "a large number": 2.0}
+NEAR = {
+    "a negative": (-1e-9, "1 row with a number outside"),
+    "a sum": (0.5, "1 row with a sum other than 1"),
+    "a gap": (float("nan"), "1 row with a gap"),
+    "a large number": (2.0, "1 row with a number outside"),
+}
 
 
-@pytest.mark.parametrize("value", NEAR.values(), ids=NEAR)
-def test_rows_of_many_classes_that_need_the_rules_are_refused(value: float, make: Make) -> None:
+@pytest.mark.parametrize(("value", "words"), NEAR.values(), ids=NEAR)
+def test_rows_of_many_classes_that_need_the_rules_are_refused(value: float, words: str, make: Make) -> None:
     columns = usual(40, 101)
     columns["class 3"][5] = value
-    with pytest.raises(UserError, match="1 row with a gap, a number outside"):
+    with pytest.raises(UserError, match=words):
         sums_of_source(make(arrow(columns)))
 
 
+def test_another_predicted_class_of_many_is_named(make: Make) -> None:
+    columns = usual(40, 101)
+    columns["predicted"] = ["class 1"] * 40
+    with pytest.raises(UserError, match="predict another class than that of the highest probability"):
+        sums_of_source(make(arrow(columns)))
+
+
+def test_a_group_that_was_not_there_before_is_an_error(make: Make) -> None:
+    source = make(arrow(usual()))
+    plan = plan_of(source, Form())
+    if not plan.group_codes:
+        pytest.skip("this version of DuckDB adds up groups by their names")
+    codes = tuple((name, values[:-1]) for name, values in plan.group_codes)
+    with pytest.raises(UserError, match="not there before: the table changed"):
+        sums_by_plan(source, replace(plan, group_codes=codes))
+
+
+def test_the_search_by_halves_and_the_list_find_each_value() -> None:
+    table = ibis.memtable({"k": [-2, -1, 0, 1, 2, 3, 4], "text": ["d", None, "c", "b", "a", "", "A"]})
+    values = [ibis.literal(float(k)) for k in range(5)]
+    found = table.select(
+        value=terms.value_at(table.k, values),
+        code=terms.code(table.text, (("a", 0), ("b", 1), ("c", 2)), by_list=True),
+        unseen=terms.code(table.text, (("a", 0), ("b", 1), ("c", 2), (None, 7)), by_list=True, unseen=9),
+    )
+    rows = ibis.duckdb.connect().to_pyarrow(found).to_pydict()
+    assert rows["value"] == [None, None, 0.0, 1.0, 2.0, 3.0, 4.0]
+    assert rows["code"] == [-2, -1, 2, 1, 0, -2, -2] and rows["unseen"] == [9, 7, 2, 1, 0, 9, 9]
+
+
 def test_rounded_rows_of_many_classes_are_refused(make: Make) -> None:
-    with pytest.raises(UserError, match=r"rounded to steps of 0\.001; with 101 columns"):
+    with pytest.raises(UserError, match=r"rounded to steps of 0\.001\. It has 101 columns"):
         sums_of_source(make(arrow(rounded(3, 101, 300))))
 
 
@@ -199,8 +235,6 @@ def test_order_of_many_numbered_classes_is_checked(make: Make) -> None:
 
 
 def test_rows_add_up_in_numpys_order() -> None:
-    from trueodds.reports.warehouse import terms
-
     class Term(float):
         def __add__(self, other: float) -> Term:
             return Term(float(self) + float(other))

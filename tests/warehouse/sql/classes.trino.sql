@@ -2,228 +2,231 @@ SELECT
   *
 FROM (
   SELECT
-    "t14"."part",
-    "t14"."name",
-    "t14"."number",
-    "t14"."cell",
+    "t15"."part",
+    "t15"."name",
+    "t15"."number",
+    "t15"."cell",
     COUNT(*) AS "answers",
-    COUNT("t14"."confidence") AS "count",
-    SUM("t14"."right") AS "correct",
+    COUNT("t15"."confidence") AS "count",
+    SUM("t15"."right") AS "correct",
     COUNT(*) FILTER(WHERE
       (
-        "t14"."part" = 0
+        "t15"."part" = 0
       ) AND (
-        "t14"."is_zero" = 1
+        "t15"."is_zero" = 1
       )) AS "zeros",
-    SUM("t14"."confidence") AS "confidence",
-    SUM("t14"."nll") FILTER(WHERE
-      "t14"."part" = 0) AS "nll",
-    SUM("t14"."nll" * "t14"."nll") FILTER(WHERE
-      "t14"."part" = 0) AS "nll_squared",
-    SUM("t14"."brier") FILTER(WHERE
-      "t14"."part" = 0) AS "brier",
-    SUM("t14"."brier" * "t14"."brier") FILTER(WHERE
-      "t14"."part" = 0) AS "brier_squared",
-    COUNT("t14"."problem") AS "problems"
+    SUM("t15"."confidence") AS "confidence",
+    SUM("t15"."nll") FILTER(WHERE
+      "t15"."part" = 0) AS "nll",
+    SUM("t15"."nll" * "t15"."nll") FILTER(WHERE
+      "t15"."part" = 0) AS "nll_squared",
+    SUM("t15"."brier") FILTER(WHERE
+      "t15"."part" = 0) AS "brier",
+    SUM("t15"."brier" * "t15"."brier") FILTER(WHERE
+      "t15"."part" = 0) AS "brier_squared",
+    COUNT("t15"."problem") AS "problems"
   FROM (
     SELECT
       CASE
         WHEN "t8"."part" = 0
-        THEN "t13"."class_code"
+        THEN "t14"."class_code"
         WHEN "t8"."part" = 4
-        THEN "t13"."period"
+        THEN "t14"."period"
         ELSE 0
       END AS "number",
-      "t13"."top_cell" AS "cell",
-      "t13"."top" AS "confidence",
-      "t13"."correct" AS "right",
-      "t13"."nll",
-      "t13"."brier",
+      "t14"."top_cell" AS "cell",
+      "t14"."top" AS "confidence",
+      "t14"."correct" AS "right",
+      "t14"."nll",
+      "t14"."brier",
       "t8"."part",
       CASE
         WHEN "t8"."part" = 1
-        THEN "t13"."group_version"
+        THEN "t14"."group_version"
         WHEN "t8"."part" = 2
-        THEN "t13"."group_tag"
+        THEN "t14"."group_tag"
         ELSE CAST(NULL AS VARCHAR)
       END AS "name",
-      CASE WHEN "t13"."problem" = 0 THEN CAST(NULL AS TINYINT) ELSE 1 END AS "problem",
-      "t13"."is_zero"
+      CASE WHEN "t14"."problem" = 0 THEN CAST(NULL AS TINYINT) ELSE 1 END AS "problem",
+      "t14"."is_zero"
     FROM (
       SELECT
-        "t11"."label_code",
-        "t11"."named",
-        "t11"."group_version",
-        "t11"."group_tag",
-        "t11"."period",
-        "t11"."p0",
-        "t11"."p1",
-        "t11"."sum",
-        "t11"."sizes",
-        CASE
-          WHEN "t11"."label_code" >= 0
-          THEN "t11"."confidence"
-          ELSE CAST(NULL AS DOUBLE)
-        END AS "top",
-        "t11"."true",
-        "t11"."squares",
-        "t11"."problem",
-        "t11"."class_code",
-        "t11"."confidence",
-        "t11"."nll",
-        "t11"."brier",
-        "t11"."is_zero",
-        "t11"."least_nll",
-        CASE WHEN "t11"."label_code" >= 0 THEN "t11"."correct" ELSE CAST(NULL AS DOUBLE) END AS "correct",
-        CASE
-          WHEN (
-            CAST(FLOOR("t11"."confidence" * CAST('3000.0' AS DOUBLE)) AS BIGINT) > 0
-          )
-          AND (
-            "t11"."confidence" <= (
-              CAST(CAST(FLOOR("t11"."confidence" * CAST('3000.0' AS DOUBLE)) AS BIGINT) AS DOUBLE) / CAST('3000.0' AS DOUBLE)
-            )
-          )
-          THEN CAST(FLOOR("t11"."confidence" * CAST('3000.0' AS DOUBLE)) AS BIGINT) - 1
-          ELSE CAST(FLOOR("t11"."confidence" * CAST('3000.0' AS DOUBLE)) AS BIGINT)
-        END AS "top_cell"
+        "t12"."label_code",
+        "t12"."named",
+        "t12"."group_version",
+        "t12"."group_tag",
+        "t12"."period",
+        "t12"."p0",
+        "t12"."p1",
+        "t12"."top",
+        "t12"."true",
+        "t12"."squares",
+        "t12"."problem",
+        "t12"."class_code",
+        "t12"."confidence",
+        "t12"."loss",
+        "t12"."nll",
+        "t12"."brier",
+        "t12"."is_zero",
+        "t12"."least_nll",
+        "t12"."correct",
+        "t12"."below",
+        "t12"."near_cell",
+        CAST("t12"."near_cell" AS BIGINT) AS "top_cell"
       FROM (
         SELECT
-          "t10"."label_code",
-          "t10"."named",
-          "t10"."group_version",
-          "t10"."group_tag",
-          "t10"."period",
-          "t10"."p0",
-          "t10"."p1",
-          "t10"."sum",
-          "t10"."sizes",
-          "t10"."top",
-          "t10"."true",
-          "t10"."squares",
-          CASE WHEN "t10"."label_code" = -2 THEN 5 ELSE "t10"."problem" END AS "problem",
+          "t11"."label_code",
+          "t11"."named",
+          "t11"."group_version",
+          "t11"."group_tag",
+          "t11"."period",
+          "t11"."p0",
+          "t11"."p1",
           CASE
-            WHEN "t10"."p0" >= "t10"."top"
-            THEN 0
-            WHEN "t10"."p1" >= "t10"."top"
-            THEN 1
-            ELSE 0
-          END AS "class_code",
-          CASE
-            WHEN "t10"."top" > CAST('1.0' AS DOUBLE)
-            THEN CAST('1.0' AS DOUBLE)
-            ELSE "t10"."top"
-          END AS "confidence",
+            WHEN "t11"."label_code" >= 0
+            THEN "t11"."confidence"
+            ELSE CAST(NULL AS DOUBLE)
+          END AS "top",
+          "t11"."true",
+          "t11"."squares",
+          "t11"."problem",
+          "t11"."class_code",
+          "t11"."confidence",
+          "t11"."loss",
           -(
             LN(
               CASE
-                WHEN "t10"."true" < CAST('2.2250738585072014e-308' AS DOUBLE)
+                WHEN "t11"."true" < CAST('2.2250738585072014e-308' AS DOUBLE)
                 THEN CAST('2.2250738585072014e-308' AS DOUBLE)
-                WHEN "t10"."true" > CAST('1.0' AS DOUBLE)
+                WHEN "t11"."true" > CAST('1.0' AS DOUBLE)
                 THEN CAST('1.0' AS DOUBLE)
-                ELSE "t10"."true"
+                ELSE "t11"."true"
               END
             )
           ) AS "nll",
           CASE
-            WHEN (
-              (
-                "t10"."squares" - (
-                  CAST('2.0' AS DOUBLE) * "t10"."true"
-                )
-              ) + CAST('1.0' AS DOUBLE)
-            ) < CAST('0.0' AS DOUBLE)
+            WHEN "t11"."loss" < CAST('0.0' AS DOUBLE)
             THEN CAST('0.0' AS DOUBLE)
-            ELSE (
-              "t10"."squares" - (
-                CAST('2.0' AS DOUBLE) * "t10"."true"
-              )
-            ) + CAST('1.0' AS DOUBLE)
+            ELSE "t11"."loss"
           END AS "brier",
-          CASE WHEN "t10"."true" <= CAST('0.0' AS DOUBLE) THEN 1 ELSE 0 END AS "is_zero",
+          CASE WHEN "t11"."true" <= CAST('0.0' AS DOUBLE) THEN 1 ELSE 0 END AS "is_zero",
           CAST('0.0' AS DOUBLE) AS "least_nll",
           CASE
-            WHEN "t10"."label_code" = CASE
+            WHEN "t11"."label_code" >= 0
+            THEN CASE
+              WHEN "t11"."label_code" = "t11"."class_code"
+              THEN CAST('1.0' AS DOUBLE)
+              ELSE CAST('0.0' AS DOUBLE)
+            END
+            ELSE CAST(NULL AS DOUBLE)
+          END AS "correct",
+          CAST(CAST(FLOOR("t11"."confidence" * CAST('3000.0' AS DOUBLE)) AS BIGINT) AS DOUBLE) AS "below",
+          CASE
+            WHEN (
+              "t11"."confidence" <= (
+                CAST(CAST(FLOOR("t11"."confidence" * CAST('3000.0' AS DOUBLE)) AS BIGINT) AS DOUBLE) / CAST('3000.0' AS DOUBLE)
+              )
+            )
+            AND (
+              CAST(CAST(FLOOR("t11"."confidence" * CAST('3000.0' AS DOUBLE)) AS BIGINT) AS DOUBLE) > CAST('0.0' AS DOUBLE)
+            )
+            THEN CAST(CAST(FLOOR("t11"."confidence" * CAST('3000.0' AS DOUBLE)) AS BIGINT) AS DOUBLE) - CAST('1.0' AS DOUBLE)
+            ELSE CAST(CAST(FLOOR("t11"."confidence" * CAST('3000.0' AS DOUBLE)) AS BIGINT) AS DOUBLE)
+          END AS "near_cell"
+        FROM (
+          SELECT
+            "t10"."label_code",
+            "t10"."named",
+            "t10"."group_version",
+            "t10"."group_tag",
+            "t10"."period",
+            "t10"."p0",
+            "t10"."p1",
+            "t10"."top",
+            "t10"."true",
+            "t10"."squares",
+            "t10"."problem",
+            CASE
               WHEN "t10"."p0" >= "t10"."top"
               THEN 0
               WHEN "t10"."p1" >= "t10"."top"
               THEN 1
               ELSE 0
-            END
-            THEN CAST('1.0' AS DOUBLE)
-            ELSE CAST('0.0' AS DOUBLE)
-          END AS "correct"
-        FROM (
-          SELECT
-            "t9"."label_code",
-            "t9"."named",
-            "t9"."group_version",
-            "t9"."group_tag",
-            "t9"."period",
-            "t9"."p0",
-            "t9"."p1",
-            "t9"."sum",
-            "t9"."sizes",
+            END AS "class_code",
             CASE
-              WHEN CASE
+              WHEN "t10"."problem" <> 0
+              THEN CAST('0.0' AS DOUBLE)
+              WHEN "t10"."top" > CAST('1.0' AS DOUBLE)
+              THEN CAST('1.0' AS DOUBLE)
+              ELSE "t10"."top"
+            END AS "confidence",
+            (
+              "t10"."squares" - (
+                CAST('2.0' AS DOUBLE) * "t10"."true"
+              )
+            ) + CAST('1.0' AS DOUBLE) AS "loss"
+          FROM (
+            SELECT
+              "t9"."label_code",
+              "t9"."named",
+              "t9"."group_version",
+              "t9"."group_tag",
+              "t9"."period",
+              "t9"."p0",
+              "t9"."p1",
+              GREATEST("t9"."p0", "t9"."p1") AS "top",
+              CASE
+                WHEN "t9"."label_code" >= 0
+                THEN CASE WHEN "t9"."label_code" < 1 THEN "t9"."p0" ELSE "t9"."p1" END
+                ELSE CAST(NULL AS DOUBLE)
+              END AS "true",
+              (
+                "t9"."p0" * "t9"."p0"
+              ) + (
+                "t9"."p1" * "t9"."p1"
+              ) AS "squares",
+              CASE
+                WHEN "t9"."label_code" = -2
+                THEN 5
                 WHEN (
-                  "t9"."sizes" = "t9"."sum"
+                  ABS((
+                    "t9"."p0" + "t9"."p1"
+                  ) - CAST('1.0' AS DOUBLE)) < CAST('0.0009000000000000001' AS DOUBLE)
                 )
                 AND (
-                  ABS("t9"."sum" - CAST('1.0' AS DOUBLE)) < CAST('0.0009000000000000001' AS DOUBLE)
+                  (
+                    "t9"."p0" >= CAST('0.0' AS DOUBLE)
+                  )
+                  AND (
+                    "t9"."p1" >= CAST('0.0' AS DOUBLE)
+                  )
                 )
                 THEN 0
                 ELSE -1
-              END = 0
-              THEN GREATEST("t9"."p0", "t9"."p1")
-              ELSE CAST('0.0' AS DOUBLE)
-            END AS "top",
-            CASE
-              WHEN "t9"."label_code" = 0
-              THEN "t9"."p0"
-              WHEN "t9"."label_code" = 1
-              THEN "t9"."p1"
-              ELSE CAST(NULL AS DOUBLE)
-            END AS "true",
-            (
-              "t9"."p0" * "t9"."p0"
-            ) + (
-              "t9"."p1" * "t9"."p1"
-            ) AS "squares",
-            CASE
-              WHEN (
-                "t9"."sizes" = "t9"."sum"
-              )
-              AND (
-                ABS("t9"."sum" - CAST('1.0' AS DOUBLE)) < CAST('0.0009000000000000001' AS DOUBLE)
-              )
-              THEN 0
-              ELSE -1
-            END AS "problem"
-          FROM (
-            SELECT
-              CASE
-                WHEN "t0"."label" IS NULL
-                THEN -1
-                WHEN "t0"."label" = 'class 0'
-                THEN 0
-                WHEN "t0"."label" = 'class 1'
-                THEN 1
-                ELSE -2
-              END AS "label_code",
-              -2 AS "named",
-              "t0"."version" AS "group_version",
-              "t0"."tag" AS "group_tag",
-              CAST(FLOOR(CAST("t0"."time" AS DOUBLE) / CAST('86400.0' AS DOUBLE)) AS BIGINT) AS "period",
-              "t0"."class 0" AS "p0",
-              "t0"."class 1" AS "p1",
-              "t0"."class 0" + "t0"."class 1" AS "sum",
-              ABS("t0"."class 0") + ABS("t0"."class 1") AS "sizes"
-            FROM "answers" AS "t0"
-          ) AS "t9"
-        ) AS "t10"
-      ) AS "t11"
-    ) AS "t13"
+              END AS "problem"
+            FROM (
+              SELECT
+                CASE
+                  WHEN "t0"."label" IS NULL
+                  THEN -1
+                  WHEN "t0"."label" = 'class 0'
+                  THEN 0
+                  WHEN "t0"."label" = 'class 1'
+                  THEN 1
+                  ELSE -2
+                END AS "label_code",
+                -2 AS "named",
+                "t0"."version" AS "group_version",
+                "t0"."tag" AS "group_tag",
+                CAST(FLOOR(CAST("t0"."time" AS DOUBLE) / CAST('86400.0' AS DOUBLE)) AS BIGINT) AS "period",
+                "t0"."class 0" AS "p0",
+                "t0"."class 1" AS "p1"
+              FROM "answers" AS "t0"
+            ) AS "t9"
+          ) AS "t10"
+        ) AS "t11"
+      ) AS "t12"
+    ) AS "t14"
     CROSS JOIN (
       SELECT
         *
@@ -261,10 +264,10 @@ FROM (
         ) AS "t4"
       ) AS "t6"
     ) AS "t8"
-  ) AS "t14"
+  ) AS "t15"
   GROUP BY
     1,
     2,
     3,
     4
-) AS "t15"
+) AS "t16"

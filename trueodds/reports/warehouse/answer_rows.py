@@ -49,7 +49,7 @@ def rows_of(table: Expression, plan: ReadingPlan, *, quick: bool = False) -> Exp
         quick: Whether to leave out the rules for rows that are seldom: negative noise, and sums that rounding explains.
             Such rows get the problem `UNUSUAL`.
     """
-    groups = {f"group_{name}": _text(table[name]) for name in plan.groups}
+    groups = {f"group_{name}": text_of(table[name]) for name in plan.groups}
     if plan.moment is not None and plan.unit is not None:
         groups["period"] = period_of(table, plan.moment, plan.unit)
     else:
@@ -58,7 +58,8 @@ def rows_of(table: Expression, plan: ReadingPlan, *, quick: bool = False) -> Exp
     return rows.mutate(correct=where(rows.label_code == rows.class_code, number(1), number(0)))
 
 
-def _text(column: Expression) -> Expression:
+def text_of(column: Expression) -> Expression:
+    """Return a column as text."""
     return column if column.type().is_string() else column.cast("string")
 
 
@@ -121,7 +122,8 @@ def _of_classes(table: Expression, plan: ReadingPlan, groups: dict[str, Expressi
         **groups,
         **dict(zip(names, given, strict=True)),
     )
-    rows = _check_quickly(rows, names) if quick else _check(rows, names, plan.resolution.step)
+    if not quick:
+        rows = _check(rows, names, plan.resolution.step)
     values = [rows[name] for name in names]
     rows = rows.mutate(
         top=ibis.greatest(*values),
@@ -129,25 +131,33 @@ def _of_classes(table: Expression, plan: ReadingPlan, groups: dict[str, Expressi
         squares=total([square(value, is_guarded=plan.has_float_errors) for value in values]),
     )
     if quick:
-        near = (rows.sum - number(1)).abs() < number(_QUICK)
-        rows = rows.mutate(problem=where((rows.sizes == rows.sum) & near, ibis.literal(0), ibis.literal(UNUSUAL)))
-        rows = rows.mutate(top=where(rows.problem == 0, rows.top, number(0)))
+        near = (total(values) - number(1)).abs() < number(_QUICK)
+        sound = all_of([near, *(value >= number(0) for value in values)])  # false or null for a gap
+        changed = (rows.label_code == UNSEEN, ibis.literal(CHANGED))
+        rows = rows.mutate(problem=ibis.cases(changed, (sound, ibis.literal(0)), else_=ibis.literal(UNUSUAL)))
+    else:
+        rows = rows.mutate(problem=where(rows.label_code == UNSEEN, ibis.literal(CHANGED), rows.problem))
+    top = rows.top
+    confidence = ibis.cases((rows.problem != 0, number(0)), (top > number(1), number(1)), else_=top)
     rows = rows.mutate(
-        problem=where(rows.label_code == UNSEEN, ibis.literal(CHANGED), rows.problem),
         class_code=ibis.cases(
             *((rows[name] >= rows.top, ibis.literal(k, "int64")) for k, name in enumerate(names)),
             else_=ibis.literal(0, "int64"),
         ),
-        confidence=_resolve(at_most(rows.top, number(1)), plan.resolution),
+        confidence=_resolve(confidence, plan.resolution),
     )
     if plan.predicted:
         differs = (rows.problem == 0) & (rows.named != rows.class_code)
         rows = rows.mutate(problem=where(differs, ibis.literal(DISAGREES), rows.problem))
     step = plan.resolution.step
     if step is None:
+        # Each step names a term of the one before, so that engines compute it once for a row.
+        rows = rows.mutate(
+            loss=rows.squares - number(2) * rows.true + number(1),
+        )
         rows = rows.mutate(
             nll=_nll(rows.true),
-            brier=at_least(rows.squares - number(2) * rows.true + number(1), number(0)),
+            brier=at_least(rows.loss, number(0)),
             is_zero=where(rows.true <= number(0), ibis.literal(1), ibis.literal(0)),
             least_nll=number(0),
         )
@@ -249,12 +259,6 @@ def _resolve(confidence: Expression, resolution: Resolution) -> Expression:
         return confidence
     least = LEAST_REST * resolution.step
     return at_most(at_least(confidence, number(least)), number(1 - least))
-
-
-def _check_quickly(rows: Expression, names: Sequence[str]) -> Expression:
-    """Add `sum`, and `sizes`, which is more if a value is negative. Nulls and NaN carry over into both."""
-    values = [rows[name] for name in names]
-    return rows.mutate(sum=total(values), sizes=total([value.abs() for value in values]))
 
 
 def _check(rows: Expression, names: Sequence[str], step: float | None) -> Expression:

@@ -9,8 +9,9 @@ from typing import Literal, get_args
 import ibis
 
 from trueodds.reports.warehouse.answer_rows import floor_divide, rows_of
-from trueodds.reports.warehouse.plan import Expression, ReadingPlan
-from trueodds.reports.warehouse.terms import cell, fine_cell, where
+from trueodds.reports.warehouse.plan import Codes, Expression, Group, ReadingPlan
+from trueodds.reports.warehouse.terms import cell_near, cells_below, code, fine_cell, number, where
+from trueodds.sums.bins import CELLS
 
 Part = Literal["class", "version", "tag", "confidence_source", "period", "positive", "rounded"]
 """Tables of the sums. Each answer is in one group of each, except that `rounded` holds answers whose NLL has limits."""
@@ -22,6 +23,8 @@ KEYS = ("part", "name", "number", "cell")
 COUNTS = ("answers", "count", "correct", "zeros")
 _WIDTH = 4096
 """Number of cells that a key of a class or a period leaves room for."""
+MOST_SMALL = 2**16 // CELLS
+"""Largest number of groups whose cells have keys of 16 bits."""
 SUMS = ("confidence", "nll", "nll_squared", "brier", "brier_squared")
 
 
@@ -51,11 +54,13 @@ def sums_expression(table: Expression, plan: ReadingPlan, *, quick: bool = False
     rows = rows_of(table, plan, quick=quick)
     # A null in each row without a label: engines skip it faster than they filter an aggregate.
     known, unknown = rows.label_code >= 0, ibis.null("float64")
+    rows = rows.mutate(below=cells_below(rows.confidence))
     rows = rows.mutate(
-        top_cell=cell(rows.confidence),
+        near_cell=cell_near(rows.confidence, rows.below),
         top=where(known, rows.confidence, unknown),
         correct=where(known, rows.correct, unknown),
     )
+    rows = rows.mutate(top_cell=rows.near_cell.cast("int64"))
     if plan.positive is not None:
         rows = rows.mutate(
             p_cell=fine_cell(rows.p),
@@ -122,6 +127,8 @@ def sums_expression(table: Expression, plan: ReadingPlan, *, quick: bool = False
 
 def _part_by_part(rows: Expression, plan: ReadingPlan) -> Expression:
     """Return a union of aggregates, one for each table, each with the keys and the sums that it needs."""
+    codes = {f"code_{group}": _group_code(rows, group, values) for group, values in plan.group_codes}
+    rows = rows.mutate(right=_if(rows.label_code == rows.class_code), **codes)
     # Each takes a view of the rows: Ibis then leaves the computed columns in what all share.
     tables = [_aggregate(part, rows.view(), plan) for part in parts_of(plan)]
     # Aggregates of a few rows cost less than filtered sums over all.
@@ -130,48 +137,83 @@ def _part_by_part(rows: Expression, plan: ReadingPlan) -> Expression:
     tables.append(_complete("class", bad.aggregate(problems=bad.count())))
     if not plan.by_confidence:
         zeros = rows.view()
-        zeros = zeros.filter(zeros.is_zero == 1)
+        zeros = zeros.filter(zeros["true"] <= number(0))  # as `is_zero`, which would be computed for each row
         groups = zeros.group_by(number=zeros.class_code, cell=zeros.top_cell).aggregate(zeros=zeros.count())
         tables.append(_complete("class", groups))
     return ibis.union(*tables)
 
 
+def _group_code(rows: Expression, group: Group, codes: Codes) -> Expression:
+    """Return the number of each row's group. A value that was not there before has the number after the last one."""
+    unseen = len(codes)
+    if all(value is not None for value, _ in codes):
+        codes = (*codes, (None, unseen))
+    return code(rows[f"group_{group}"], codes, by_list=True, unseen=unseen)
+
+
 def _aggregate(part: Part, rows: Expression, plan: ReadingPlan) -> Expression:
     """Return the groups of one table."""
-    name, number, cells = None, None, rows.top_cell
-    values = {"top": rows.top, "right": rows.correct}
+    name, group, cells, most = None, None, rows.top_cell, 0
+    values = {"top": rows.top, "right": rows.right}
+    codes = dict(plan.group_codes).get(part, ())  # type: ignore[call-overload]
     if part == "class":
-        number = rows.class_code
+        group = rows.class_code
         if not plan.by_confidence:
+            most = len(plan.classes)
             values |= {"nll": rows.nll, "brier": rows.brier}
     elif part == "period":
-        number = rows.period
+        group = rows.period
     elif part == "positive":
         cells = rows.p_cell
-        values = {"top": rows.known_p, "right": rows.positive, "nll": rows.p_nll, "brier": rows.p_brier}
+        right = _if(rows.positive == 1)
+        values = {"top": rows.known_p, "right": right, "nll": rows.p_nll, "brier": rows.p_brier}
     elif part == "rounded":
-        zero_nll = where(rows.is_zero == 1, rows.nll, ibis.literal(0.0))
-        values = {"top": rows.top, "right": rows.is_zero.cast("float64"), "nll": rows.least_nll, "brier": zero_nll}
+        is_zero = rows.is_zero == 1
+        zero_nll = where(is_zero, rows.nll, ibis.literal(0.0))
+        values = {"top": rows.top, "right": _if(is_zero), "nll": rows.least_nll, "brier": zero_nll}
+    elif codes:
+        group, most = rows[f"code_{part}"], len(codes) + 1
     else:
         name = rows[f"group_{part}"]
-    keys = {"key": cells if number is None else number * _WIDTH + cells}  # one whole number is found fastest
+    is_small = 0 < most <= MOST_SMALL
+    width = CELLS if is_small else _WIDTH
+    # One whole number is found fastest. With 16 bits it is a place in an array.
+    if is_small:
+        key = (group.cast("float64") * float(width) + rows.near_cell).cast("uint16")
+    else:
+        key = cells if group is None else group * width + cells
+    keys = {"key": key}
     if name is not None:
         keys["name"] = name
     own = rows.select(**keys, **values)
     sums = {
         "answers": own.count(),
         "count": own.top.count(),
-        "correct": own.right.sum(),
+        "correct": own.right.count(),
         "confidence": own.top.sum(),
     }
     if "nll" in values:
         sums |= {"nll": own.nll.sum(), "nll_squared": (own.nll * own.nll).sum()}
         sums |= {"brier": own.brier.sum(), "brier_squared": (own.brier * own.brier).sum()}
     groups = own.group_by(*keys).aggregate(**sums)
-    if number is None:
+    groups = groups.mutate(correct=groups.correct.cast("float64"), key=groups.key.cast("int64"))
+    if group is None:
         return _complete(part, groups.rename(cell="key"))
-    groups = groups.mutate(number=floor_divide(groups.key, _WIDTH))
-    return _complete(part, groups.mutate(cell=groups.key - groups.number * _WIDTH))
+    groups = groups.mutate(number=floor_divide(groups.key, width))
+    groups = groups.mutate(cell=groups.key - groups.number * width)
+    if not codes:
+        return _complete(part, groups)
+    texts = [value for value, _ in codes if value is not None]
+    groups = groups.mutate(
+        name=ibis.array(texts)[groups.number] if texts else ibis.null("string"),  # beyond the last one is null
+        problems=where(groups.number < len(codes), ibis.literal(0, "int64"), groups.answers),
+    )
+    return _complete(part, groups.mutate(number=ibis.literal(0, "int64")))
+
+
+def _if(condition: Expression) -> Expression:
+    """Return true or null, since counts cost less than sums."""
+    return where(condition, ibis.literal(True), ibis.null("boolean"))
 
 
 def _complete(part: Part, groups: Expression) -> Expression:

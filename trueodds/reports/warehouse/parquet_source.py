@@ -20,6 +20,8 @@ from trueodds.texts import hide_password, short
 
 MEMORY = "1GB"
 """Largest memory of the embedded engine. What exceeds it is written to disk for a while."""
+_MOST_THREADS = 16
+"""Largest number of threads for which keys of 16 bits are places in an array."""
 
 
 def open_source(answers: str, engine: str, beside: Expression = None, *, file_column: str = "") -> TableSource:
@@ -60,9 +62,19 @@ def connect() -> Any:
     connection = ibis.duckdb.connect(memory_limit=MEMORY)
     connection.raw_sql("SET TimeZone = 'UTC'")
     connection.raw_sql("SET preserve_insertion_order = false")
+    allow_small_keys(connection)
     # Parquet's minima and maxima leave NaN out. DuckDB would simplify a check of [0, 1] by them, and a NaN would pass.
     connection.raw_sql("SET disabled_optimizers = 'statistics_propagation'")
     return connection
+
+
+def allow_small_keys(connection: Any) -> None:
+    """Let the engine count by places in an array for keys of 16 bits, in some 12 MB for each of its threads.
+
+    With very many threads it would need too much memory, and finds keys by their hashes as before.
+    """
+    if int(connection.raw_sql("SELECT current_setting('threads')").fetchone()[0]) <= _MOST_THREADS:
+        connection.raw_sql("SET perfect_ht_threshold = 17")
 
 
 def _of_files(pattern: str, connection: Any = None, file_column: str = "") -> TableSource:

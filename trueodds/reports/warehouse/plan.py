@@ -54,6 +54,8 @@ class ReadingPlan:
     resolution: Resolution = EXACT
     groups: tuple[Group, ...] = ()
     """Columns that the table has and that are compared."""
+    group_codes: tuple[tuple[Group, Codes], ...] = ()
+    """Values of groups that have few, with a number for each. The engine adds up by these numbers, which is faster."""
     moment: TimeColumn | None = None
     unit: Unit | None = None
     """Unit of the periods. None: no trend."""

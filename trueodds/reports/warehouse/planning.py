@@ -28,8 +28,9 @@ from trueodds.reports.table.classes import (
 from trueodds.reports.table.reading import Form, choose_columns
 from trueodds.reports.table.table_content import agreement, correctness
 from trueodds.reports.table.table_report import MAX_POINTS, MOST_GROUPS
-from trueodds.reports.warehouse.answer_rows import _is_explained, _on_step, all_of, period_of, rows_of
-from trueodds.reports.warehouse.plan import GROUPS, Codes, Expression, ReadingPlan, TimeColumn
+from trueodds.reports.warehouse.answer_rows import _is_explained, _on_step, all_of, period_of, rows_of, text_of
+from trueodds.reports.warehouse.expression import MOST_SMALL
+from trueodds.reports.warehouse.plan import GROUPS, Codes, Expression, Group, ReadingPlan, TimeColumn
 from trueodds.reports.warehouse.table_source import EMBEDDED, TESTED, EngineError, TableSource
 from trueodds.reports.warehouse.terms import at_least, number, total, where
 from trueodds.sums.rounding import EXACT, Resolution
@@ -90,14 +91,17 @@ def plan_of(
     moment, note = time_column(source, "time") if "time" in header else (None, "")
     unit = None if moment is None else _unit(source, moment, trend)
     notes = [note] if note else []
+    has_fan_out = source.engine == EMBEDDED and int(version(EMBEDDED).partition(".")[0]) >= FIRST_FAN_OUT
+    few = [name for name in groups if has_fan_out and stats[name] < MOST_SMALL]
     plan = ReadingPlan(
         source=source.name,
         classes=(),
         groups=groups,
+        group_codes=tuple((name, codes) for name in few if (codes := _group_codes(source, name))),
         moment=moment,
         unit=unit,
         by_list=source.engine == EMBEDDED,
-        has_fan_out=source.engine == EMBEDDED and int(version(EMBEDDED).partition(".")[0]) >= FIRST_FAN_OUT,
+        has_fan_out=has_fan_out,
         has_float_errors=source.engine in FLOAT_ERRORS,
     )
     if by_confidence:
@@ -132,6 +136,14 @@ def _count_groups(source: TableSource, groups: Sequence[str], by_confidence: boo
             problem = f"{source.name} has {stats[name]:,} different {name}s; at most {MOST_GROUPS:,} are compared"
             raise FileError(f"{problem}: give groups that many answers share, or remove the column")
     return stats
+
+
+def _group_codes(source: TableSource, name: Group) -> Codes:
+    """Return the values of a group as text, each with a number; none if there are too many for keys of 16 bits."""
+    table = source.table.select(value=text_of(source.table[name])).distinct()
+    values = source.run(table)["value"]
+    ordered = sorted(values, key=lambda value: (value is None, value or ""))
+    return tuple((value, k) for k, value in enumerate(ordered)) if len(values) < MOST_SMALL else ()
 
 
 def time_column(source: TableSource, name: str) -> tuple[TimeColumn, str]:
@@ -285,10 +297,9 @@ def _of_classes(
 def rules_error(source: TableSource, plan: ReadingPlan, problem: str) -> FileError:
     """Build the error for a table of many classes with rows that need the rules for rounding and noise."""
     return FileError(
-        f"{source.name} {problem}; with {len(plan.columns):,} columns of classes --engine takes exact probabilities in"
-        f" [0, 1] that sum to 1, and up to {MOST_RULED_CLASSES} columns it takes rounded ones and noise below 0."
-        " Correct these rows, give the columns confidence, predicted and label in place of the probabilities, or leave"
-        " out --engine"
+        f"{source.name} {problem}. It has {len(plan.columns):,} columns of classes, and with more than"
+        f" {MOST_RULED_CLASSES} --engine takes exact probabilities only. Correct these rows, leave out --engine, or"
+        " give the columns confidence, predicted and label in place of the probabilities"
     )
 
 

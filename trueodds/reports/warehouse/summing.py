@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import ibis
 import numpy as np
 import numpy.typing as npt
 
@@ -11,11 +13,23 @@ from trueodds.files import FileError
 from trueodds.processes.choices import TrendUnit
 from trueodds.reports.table.reading import Form
 from trueodds.reports.table.summed import COLUMNS, SumGroups, TableSums
-from trueodds.reports.warehouse.answer_rows import CHANGED, DISAGREES, GAP, OFF_STEP, OUTSIDE, SUM, UNNAMED, rows_of
+from trueodds.reports.warehouse.answer_rows import (
+    CHANGED,
+    DISAGREES,
+    GAP,
+    OFF_STEP,
+    OUTSIDE,
+    SUM,
+    UNNAMED,
+    UNUSUAL,
+    all_of,
+    rows_of,
+)
 from trueodds.reports.warehouse.expression import PARTS, sums_expression
 from trueodds.reports.warehouse.parquet_source import TableSource
 from trueodds.reports.warehouse.plan import ReadingPlan
 from trueodds.reports.warehouse.planning import MOST_RULED_CLASSES, plan_of, rules_error
+from trueodds.reports.warehouse.terms import number
 from trueodds.sums.inputs import MUST_SUM
 from trueodds.texts import plural
 
@@ -53,10 +67,7 @@ def sums_by_plan(source: TableSource, plan: ReadingPlan) -> TableSums:
     found = source.arrays(sums_expression(source.table, plan, quick=quick))
     if quick and _numbers(found, "problems").sum():
         if len(plan.columns) > MOST_RULED_CLASSES:
-            rows = rows_of(source.table, plan, quick=True)
-            count = source.run(rows.aggregate(count=rows.count(where=rows.problem != 0)))["count"][0]
-            words = "a gap, a number outside [0, 1], a sum other than 1 or a predicted class of less probability"
-            raise rules_error(source, plan, f"has {plural(count, 'row')} with {words}")
+            raise _problem_of_many(source, plan)
         found = source.arrays(sums_expression(source.table, plan))
     if _numbers(found, "problems").sum():
         raise _problem(source, plan)
@@ -91,12 +102,47 @@ def _numbers(table: Any, name: str) -> npt.NDArray[np.float64]:
     return np.where(np.isnan(values), 0.0, values)
 
 
+def _problem_of_many(source: TableSource, plan: ReadingPlan) -> FileError:
+    """Build the error for rows of many classes that cannot be counted without the rules for unusual rows."""
+    rows = rows_of(source.table, plan, quick=True)
+    bad = rows.filter(rows.problem != 0)
+    values = [bad[f"p{k}"] for k in range(len(plan.classes))]
+    is_full = all_of([(value.isnull() | value.isnan()).ifelse(0, 1) == 1 for value in values])
+    is_inside = all_of([(value >= number(0)) & (value <= number(1)) for value in values])
+    kind = ibis.cases(
+        (bad.problem != UNUSUAL, bad.problem),
+        (is_full.ifelse(0, 1) == 1, ibis.literal(GAP)),
+        (is_inside.ifelse(0, 1) == 1, ibis.literal(OUTSIDE)),
+        else_=ibis.literal(SUM),
+    )
+    kinds = source.run(bad.select(kind=kind).group_by("kind").aggregate(count=ibis._.count()))
+    first, count = min(zip(kinds["kind"], kinds["count"], strict=True))
+    if first in (CHANGED, DISAGREES):
+        return _error(source, plan, first, count)
+    words = {GAP: "a gap (null or NaN)", OUTSIDE: "a number outside [0, 1]", SUM: "a sum other than 1"}
+    return rules_error(source, plan, f"has {plural(count, 'row')} with {words[first]}")
+
+
 def _problem(source: TableSource, plan: ReadingPlan) -> FileError:
     """Build the error for rows that cannot be counted."""
     rows = rows_of(source.table, plan)
     bad = rows.filter(rows.problem != 0)
     kinds = source.run(bad.group_by("problem").aggregate(count=bad.count()))
+    if not kinds["problem"]:
+        groups = " or ".join(name for name, _ in plan.group_codes)
+        return FileError(
+            f"{source.name} holds a {groups} that was not there before: the table changed while it was read; run this"
+            " again when nothing writes to it"
+        )
     kind, count = min(zip(kinds["problem"], kinds["count"], strict=True))
+    if kind == SUM:
+        off = bad.filter(bad.problem == SUM)
+        return _error(source, plan, kind, count, 1 + source.run(off.select(value=off.excess).limit(1))["value"][0])
+    return _error(source, plan, kind, count)
+
+
+def _error(source: TableSource, plan: ReadingPlan, kind: int, count: int, example: float = math.nan) -> FileError:
+    """Build the error for rows of one kind. `example` is one of the sums that are not 1."""
     columns = ", ".join(map(repr, (plan.columns or (plan.confidence,))[:10]))
     many = f"{source.name}: {plural(count, 'row')}"
     if kind == GAP:
@@ -106,8 +152,6 @@ def _problem(source: TableSource, plan: ReadingPlan) -> FileError:
     if kind == OUTSIDE:
         return FileError(f"{many} hold a number outside [0, 1] in {columns}; give probabilities, not logits")
     if kind == SUM:
-        off = bad.filter(bad.problem == SUM)
-        example = 1 + source.run(off.select(value=off.excess).limit(1))["value"][0]
         return FileError(f"{many} of {columns} do not sum to 1 (one sums to {example:.6g}); every row {MUST_SUM}")
     if kind == OFF_STEP:
         step = plan.resolution.step

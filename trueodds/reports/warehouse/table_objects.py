@@ -16,7 +16,7 @@ try:
     import ibis
 
     from trueodds.reports.warehouse.databases import SCHEMES, table_of
-    from trueodds.reports.warehouse.parquet_source import connect
+    from trueodds.reports.warehouse.parquet_source import allow_small_keys, connect
     from trueodds.reports.warehouse.plan import Expression
     from trueodds.reports.warehouse.summing import sums_of_source
     from trueodds.reports.warehouse.table_source import EMBEDDED, EngineError, TableSource, naming
@@ -130,13 +130,17 @@ def _of_ibis(table: Expression) -> TableSource:
 @contextmanager
 def _settings(connection: Any) -> Iterator[None]:
     """Give a connection of the user the settings that the sums need, for a while (see `connect`)."""
-    names = ("TimeZone", "disabled_optimizers")
-    zone, disabled = (connection.raw_sql(f"SELECT current_setting('{name}')").fetchone()[0] or "" for name in names)
+    names = ("TimeZone", "disabled_optimizers", "perfect_ht_threshold")
+    zone, disabled, bits = (
+        connection.raw_sql(f"SELECT current_setting('{name}')").fetchone()[0] or "" for name in names
+    )
     both = ",".join(filter(None, [disabled, "statistics_propagation"]))
     try:
         connection.raw_sql("SET TimeZone = 'UTC'")
         connection.raw_sql(f"SET disabled_optimizers = '{both}'")
+        allow_small_keys(connection)
         yield
     finally:
         connection.raw_sql(f"SET TimeZone = '{zone}'")
         connection.raw_sql(f"SET disabled_optimizers = '{disabled}'")
+        connection.raw_sql(f"SET perfect_ht_threshold = {bits}")

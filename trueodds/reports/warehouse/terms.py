@@ -8,6 +8,7 @@ from operator import add
 from typing import Any
 
 import ibis
+from ibis.expr.datatypes import Array
 
 from trueodds.reports.warehouse.plan import NONE, UNSEEN, Codes, Expression
 from trueodds.sums.bins import CELLS, EDGES
@@ -65,9 +66,22 @@ def total(terms: Sequence[Expression]) -> Expression:
 
 def cell(value: Expression) -> Expression:
     """Return the cell of a confidence in [0, 1]: the smallest k with c <= (k + 1) / 3000."""
-    guess = (value * number(CELLS)).floor().cast("int64")
-    is_edge = (guess > 0) & (value <= guess.cast("float64") / number(CELLS))
-    return where(is_edge, guess - 1, guess)
+    return cell_near(value, cells_below(value)).cast("int64")
+
+
+def cells_below(value: Expression) -> Expression:
+    """Return the number of whole cells below a confidence in double precision: its cell, or at an edge the next one."""
+    return (value * number(CELLS)).floor().cast("float64")
+
+
+def cell_near(value: Expression, below: Expression) -> Expression:
+    """Return the cell of a confidence in double precision, which engines add and multiply fastest.
+
+    Args:
+        value: The confidence.
+        below: Its `cells_below`. As a column of an earlier step, it is computed once for a row.
+    """
+    return where((value <= below / number(CELLS)) & (below > number(0)), below - number(1), below)
 
 
 def fine_cell(value: Expression) -> Expression:
@@ -84,13 +98,14 @@ def fine_cell(value: Expression) -> Expression:
     return where(value <= number(EDGES[COARSE]), search(0, len(edges) - 1), cell(value))
 
 
-def code(column: Expression, codes: Codes, *, by_list: bool = False) -> Expression:
-    """Return the meaning of a column's values. A value that is not there is `UNSEEN`; a missing one is `NONE`.
+def code(column: Expression, codes: Codes, *, by_list: bool = False, unseen: int = UNSEEN) -> Expression:
+    """Return the meaning of a column's values. A value that is not there is `unseen`; a missing one is `NONE`.
 
     Args:
         column: The column.
         codes: Its values and their meanings.
         by_list: Whether the engine finds a text in a list faster than by a comparison with each.
+        unseen: Meaning of all other values.
     """
     gap = column.isnull()
     if column.type().is_floating():
@@ -102,16 +117,15 @@ def code(column: Expression, codes: Codes, *, by_list: bool = False) -> Expressi
         return ibis.cases(
             (gap, ibis.literal(missing, "int64")),
             ((column >= first) & (column <= last), column.cast("int64") - (first - start)),
-            else_=ibis.literal(UNSEEN, "int64"),
+            else_=ibis.literal(unseen, "int64"),
         )
     ordered = [value for value, _ in sorted(values, key=lambda pair: pair[1])]
     if by_list and ordered and column.type().is_string() and {k for _, k in values} == {*range(len(ordered))}:
-        place = ibis.array(ordered).index(column)
-        return ibis.cases(
-            (gap, ibis.literal(missing, "int64")), (place < 0, ibis.literal(UNSEEN, "int64")), else_=place.cast("int64")
-        )
+        # Coalesced, and not a case, whose parts DuckDB computes again for each branch that names them.
+        place = _list_position(ibis.array(ordered), column) - 1
+        return place.fill_null(where(gap, ibis.literal(missing, "int64"), ibis.literal(unseen, "int64")))
     found = [(_equals(column, value), ibis.literal(meaning, "int64")) for value, meaning in values]
-    return ibis.cases((gap, ibis.literal(missing, "int64")), *found, else_=ibis.literal(UNSEEN, "int64"))
+    return ibis.cases((gap, ibis.literal(missing, "int64")), *found, else_=ibis.literal(unseen, "int64"))
 
 
 def _is_shift(values: Sequence[tuple[Any, int]]) -> bool:
@@ -128,6 +142,21 @@ def _equals(column: Expression, value: Any) -> Expression:
     return column == (number(value) if column.type().is_floating() else ibis.literal(value))
 
 
+@ibis.udf.scalar.builtin(name="list_position")
+def _list_position(values: Array[str], value: str) -> int:  # type: ignore[empty-body]
+    """Return the place of a text in a list of DuckDB, from 1 on; null if it is not there."""
+
+
 def value_at(index: Expression, values: Sequence[Expression]) -> Expression:
-    """Return the value at an index; null for an index outside the values."""
-    return ibis.cases(*((index == k, value) for k, value in enumerate(values)), else_=ibis.null("float64"))
+    """Return the value at an index; null for an index below 0. No index is beyond the values.
+
+    The search by halves compares the index log2(n) times.
+    """
+
+    def search(low: int, high: int) -> Expression:
+        if high - low == 1:
+            return values[low]
+        middle = (low + high) // 2
+        return where(index < middle, search(low, middle), search(middle, high))
+
+    return where(index >= 0, search(0, len(values)), ibis.null("float64"))
