@@ -35,11 +35,12 @@ SLOW_SECONDS = 0.002
 
 Measured: ResNet-8 .17 ms, ResNet-20 .56, ResNet-20 of twice the width 1.7, ResNet-18 6.7.
 """
-INLINE_SECONDS, ONE_CORE_SECONDS = 0.00004, 0.0003
+INLINE_SECONDS, ONE_CORE_SECONDS = 0.00004, 0.0004
 """Time per input in a batch up to which the event loop scores; the second value applies without another core.
 
-Without another core a thread would overlap nothing. Two workers on 2 cores answer an eighth more with ResNet-8. They
-answer fewer with ResNet-20 and 8 clients, because the clients' connections are seldom shared evenly.
+Without another core a thread would overlap nothing. Two workers on 2 cores answer an eighth more with ResNet-8, whose
+images take .24 to .3 ms on busy cores. So with a limit of .3 ms, the start decided by chance. They answer fewer with
+ResNet-20 and 8 clients, because the clients' connections are seldom shared evenly.
 """
 BLOCKED_SECONDS = 0.005
 """Longest time for which scoring may block the event loop."""
