@@ -12,7 +12,7 @@ import onnx
 import pytest
 from pydantic import ValidationError
 
-from service.models.model import Model, _worth, available_cores, providers_by_name
+from service.models.model import ONE_CORE_SECONDS, Model, _worth, available_cores, providers_by_name
 from service.settings import Settings
 from tests.service.tiny_bundle import change_card, write_bundle, write_model
 from trueodds.bundle import CARD, MODEL, BundleError
@@ -114,7 +114,8 @@ def test_several_threads_are_worth_it_where_the_model_is_most_of_an_answer() -> 
         (2, 0.00002, 0.00015, 0.00004, 533),  # 9.4 us a row, for at most 5 ms
         (1, 0.00002, 0.00015, 0.00004, 533),
         (2, 0.0003, 0.0035, 0.00004, 0),  # ResNet-8, which has a thread
-        (1, 0.0003, 0.0035, 0.0003, 22),  # unless the process has no other core
+        (1, 0.0003, 0.0035, ONE_CORE_SECONDS, 22),  # unless the process has no other core
+        (1, 0.0004, 0.0056, ONE_CORE_SECONDS, 14),  # and also while other processes use that core
         (2, 0.006, 0.0001, 0.00004, 0),  # a single row would keep the event loop for longer
         (2, 0.00002, 0.00016, 0.0, 0),
     ],
