@@ -12,6 +12,7 @@ from typing import Any
 from fastapi import APIRouter, FastAPI
 from fastapi_offline import FastAPIOffline  # FastAPI whose /docs needs no CDN
 from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
 
 from service.alarm import alarm_route, groups_route, webhook_route
 from service.alarm.coverage_watch import CoverageWatch
@@ -123,6 +124,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         },
     )
     error_answers.install(app)
+    app.middleware_stack = _from_envelope(app)
     return app
 
 
@@ -154,6 +156,18 @@ def _routes(read_only: bool) -> list[BaseRoute]:
     for router in (predict_route.fast, pages.router, infer_route.fast, extensions.router, infer_route.router):
         together.include_router(part(router))
     return together.routes
+
+
+def _from_envelope(app: FastAPI) -> ASGIApp:
+    """Return the application's layers from the envelope on.
+
+    The framework has two layers around it, for unexpected errors and for telemetry. The envelope answers all errors,
+    and telemetry is off, so both would only cost time.
+    """
+    stack: Any = app.build_middleware_stack()
+    while not isinstance(stack, Envelope):
+        stack = stack.app
+    return stack
 
 
 @asynccontextmanager

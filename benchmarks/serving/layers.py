@@ -4,8 +4,8 @@
     apt-get install wrk
     python -m benchmarks.serving.layers --peers .peers/bin/python --seconds 3
 
-All servers are up, and those that are not measured are stopped. In turns, each is loaded by 32 connections with a PNG
-in JSON for ResNet-8. The kernel counts the processor time of processes and threads. Then py-spy samples threads of the
+All servers of a net are up, and those that are not measured are stopped. In turns, each is loaded by 32 connections
+with a PNG in JSON. The kernel counts the processor time of processes and threads. Then py-spy samples threads of the
 Python processes that run or wait for the disk. Each sample belongs to the layer of its innermost known frame. mosec's
 front is in Rust, so samples do not show it.
 
@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import re
 import statistics
 import subprocess
 import tempfile
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -189,9 +191,23 @@ def _is_python(process: psutil.Process) -> bool:
     return "python" in Path(process.exe()).name
 
 
-def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Measure the servers in turns, and then their layers."""
-    model = untrained.publish("resnet8", folder / "resnet8", classes=CLASSES, temperature=TEMPERATURE)
+def batch_size(server: Running) -> float:
+    """Return the mean number of answers in a batch of ours so far, over all workers; NaN for another server."""
+    if server.server not in (OURS.server, TWO_WORKERS.server):
+        return math.nan
+    with urllib.request.urlopen(f"{server.base}/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    total, count = (
+        sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"trueodds_batch_images_{part}{{"))
+        for part in ("sum", "count")
+    )
+    return total / count
+
+
+def measure(net: str, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Measure the servers of a net in turns, and then their layers."""
+    folder.mkdir()
+    model = untrained.publish(net, folder / net, classes=CLASSES, temperature=TEMPERATURE)
     body = bodies(folder)["png"]
     with contextlib.ExitStack() as stack:
         running = [
@@ -213,6 +229,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
                     found = turn(server, body, options.seconds)
                     if k:  # the first turn warms up
                         turns[server.server].append(found)
+        batches = {server.server: round(batch_size(server), 1) for server in running}
     medians = {
         name: {key: round(statistics.median(one[key] for one in own), 2) for key in own[0] if key != "threads"}
         for name, own in turns.items()
@@ -222,7 +239,8 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         of_turns = [layer_times(one.pop("threads"), shares_of[name]) for one in own]
         every = dict.fromkeys(layer for one in of_turns for layer in one)
         times[name] = {layer: round(statistics.median(one.get(layer, 0.0) for one in of_turns), 2) for layer in every}
-    return {"medians": medians, "layers": times, "turns": turns}
+    known = {name: size for name, size in batches.items() if not math.isnan(size)}
+    return {"medians": medians, "layers": times, "batch_sizes": known, "turns": turns}
 
 
 FRONT = ("HTTP and JSON of the service", "HTTP of uvicorn", "event loop in C and sockets")
@@ -230,34 +248,44 @@ FRONT = ("HTTP and JSON of the service", "HTTP of uvicorn", "event loop in C and
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """Return a column for each server, with processor time and layers, and what a front in Rust would have to bring."""
-    medians, layers = result["medians"], result["layers"]
+    """Return a table for each net with a column for each server, and what a front in Rust would have to bring."""
+    return "\n\n".join([*(_of_net(net, found) for net, found in result["nets"].items()), _loads(result)])
+
+
+def _of_net(net: str, found: dict[str, Any]) -> str:
+    medians, layers, sizes = found["medians"], found["layers"], found["batch_sizes"]
     names = list(medians)
-    ours, peer = medians[OURS.server], medians[names[-1]]
     rows = [
-        ["", *names],
+        [net, *names],
         ["---", *("---:" for _ in names)],
         ["processor time of an answer", *(f"{medians[name]['all_us']:.0f} µs" for name in names)],
     ]
     for kind, words in KINDS.items():
         rows.append([f"- {words}", *(f"{medians[name][kind]:.0f} µs" for name in names)])
     for layer in sorted({layer for own in layers.values() for layer in own}):
-        found = (layers[name].get(layer) for name in names)
-        rows.append([f"by samples: {layer}", *("" if us is None else f"{us:.0f} µs" for us in found)])
+        times = (layers[name].get(layer) for name in names)
+        rows.append([f"by samples: {layer}", *("" if us is None else f"{us:.0f} µs" for us in times)])
+    rows.append(["slowest hundredth (p99)", *(f"{medians[name]['p99_ms']:.0f} ms" for name in names)])
+    rows.append(["answers in a batch", *(f"{sizes[name]:.1f}" if name in sizes else "" for name in names)])
     table = "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows)
-    return f"{table}\n\n{_conclusion(ours, peer, layers[OURS.server])} {_loads(result)}"
+    return f"{table}\n\n{_conclusion(medians[OURS.server], medians[names[-1]], layers[OURS.server])}"
 
 
 def _conclusion(ours: dict[str, float], peer: dict[str, float], times: dict[str, float]) -> str:
-    """Return what a front in Rust would have to bring for an answer of ours to take no longer than the peer's."""
+    """Return the ratio of the servers, and what a front in Rust would have to bring for it to be 1."""
     gap = ours["all_us"] - peer["all_us"]
+    ratio = f"For the same processor time, ours gives {peer['all_us'] / ours['all_us']:.2f} times mosec's answers."
     if gap <= 0:
-        return f"An answer of ours takes {-gap:.0f} µs less than one of mosec."
+        return ratio
     front = sum(times.get(layer, 0.0) for layer in FRONT)
+    brings = (
+        f"A front in Rust would have to do them in {front - gap:.0f} µs."
+        if front > gap
+        else "A front in Rust would not suffice, even if it took no time."
+    )
     return (
-        f"An answer of ours takes {gap:.0f} µs more than one of mosec. HTTP, JSON and sockets take about"
-        f" {front:.0f} µs of it in Python and uvloop, and mosec's front in Rust takes {peer['front_us']:.0f} µs."
-        f" A front in Rust would have to do them in {max(front - gap, 0):.0f} µs."
+        f"{ratio} An answer of ours takes {gap:.0f} µs more. HTTP, JSON and sockets take about {front:.0f} µs of it in"
+        f" Python and uvloop, and mosec's front in Rust takes {peer['front_us']:.0f} µs. {brings}"
     )
 
 
@@ -272,12 +300,13 @@ def main() -> None:
     parser.add_argument("--peers", type=Path, required=True, help="Python of the environment with mosec and py-spy")
     parser.add_argument("--seconds", type=float, default=5.0, help="seconds of one load (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=5, help="turns (default: %(default)s)")
+    parser.add_argument("--nets", nargs="+", default=["resnet8", "resnet20"], help="nets (default: both)")
     options = parser.parse_args()
     options.peers = options.peers.absolute()
     start = time.time()
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(options, Path(folder))
-    result = {**circumstances("onnxruntime", "uvicorn", "fastapi"), **found, "seconds": round(time.time() - start)}
+        nets = {net: measure(net, options, Path(folder) / net) for net in options.nets}
+    result = {**circumstances("onnxruntime", "uvicorn", "fastapi"), "nets": nets, "seconds": round(time.time() - start)}
     result["cores"] = len(os.sched_getaffinity(0))
     result["load_at_the_end"] = round(os.getloadavg()[0], 1)
     print(markdown(result))

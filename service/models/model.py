@@ -186,16 +186,21 @@ class RunnableModel(Generic[Loaded]):
         return self.bundle.card.input.join([row] * ROWS)
 
     def _seconds(self, inputs: Inputs, *sessions: ort.InferenceSession) -> list[float]:
-        """Return the shortest time of each session. They take turns, because other processes may use the cores."""
+        """Return the shortest time of each session. They take turns, because other processes may use the cores.
+
+        The time of a session alone, which has one thread, is that thread's processor time. For ResNet-8 on busy cores,
+        26 of 48 timings by the clock were above .3 ms an image, and none of 48 by processor time (.23 to .24 ms).
+        """
         seconds = [math.inf] * len(sessions)
         began = time.perf_counter()
+        clock = time.thread_time if len(sessions) == 1 and os.name != "nt" else time.perf_counter  # 16 ms on Windows
         for turn in range(TRIALS):
             if turn and time.perf_counter() - began > TRIAL_SECONDS:
                 break
             for k, session in enumerate(sessions):
-                started = time.perf_counter()
+                started = clock()
                 _logits(self.bundle, session, inputs)
-                seconds[k] = min(seconds[k], time.perf_counter() - started)
+                seconds[k] = min(seconds[k], clock() - started)
         return seconds
 
     def logits(self, inputs: Inputs, *, alone: bool = False) -> npt.NDArray[np.float32]:

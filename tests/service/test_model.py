@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -125,6 +127,15 @@ def test_the_event_loop_scores_what_takes_it_less_than_a_hop(
     monkeypatch.setattr(Model, "_seconds", lambda self, rows, *of: [one if len(rows) == 1 else many] * len(of))
     model = Model.load(folder, threads, adapt=True, inline_seconds=limit)
     assert (model.inline, model.lanes) == (inline, 2 if one == 0.006 else 1)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows counts a thread's time in steps of 16 ms")
+def test_other_processes_do_not_lengthen_the_time_of_one_thread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Model.load(folder, 1)
+    monkeypatch.setattr("service.models.model._logits", lambda *of: time.sleep(0.01))  # as if others had the core
+    row = model.bundle.golden_input()
+    assert model._seconds(row, model._one)[0] < 0.005
+    assert min(model._seconds(row, model._one, model._one)) >= 0.01
 
 
 def test_one_thread_and_all_give_the_same_scores(folder: Path) -> None:
