@@ -5,7 +5,7 @@ The plain query groups by label, tag and day, and adds up each probability. Both
 medians of processor seconds (user and system) of this process and of the database's processes, which other work on the
 machine changes little. PostgreSQL's memory is the largest of one of its processes, without shared buffers.
 
-    python -m benchmarks.scaling.database_sums --rows 1000000
+    python -m benchmarks.scaling.database_sums --rows 300000
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ COMMANDS = {
     "warehouse_sums": (
         "python -m benchmarks.scaling.warehouse_sums --rows 1000000 10000000 --confidences 1000000 100000000"
     ),
-    "database_sums": "python -m benchmarks.scaling.database_sums --rows 1000000",
+    "database_sums": "python -m benchmarks.scaling.database_sums --rows 300000",
     "postgres_size": "python -m benchmarks.scaling.postgres_size",
     "table_report": "python -m benchmarks.library.table_report --write",
 }
