@@ -153,9 +153,11 @@ def _group_code(rows: Expression, group: Group, codes: Codes) -> Expression:
 
 def _aggregate(part: Part, rows: Expression, plan: ReadingPlan) -> Expression:
     """Return the groups of one table."""
-    name, group, cells, most = None, None, rows.top_cell, 0
+    name: Expression = None
+    group: Expression = None
+    cells, most = rows.top_cell, 0
     values = {"top": rows.top, "right": rows.right}
-    codes = dict(plan.group_codes).get(part, ())  # type: ignore[call-overload]
+    codes = next((own for name_of_group, own in plan.group_codes if name_of_group == part), ())
     if part == "class":
         group = rows.class_code
         if not plan.by_confidence:

@@ -142,7 +142,7 @@ def _equals(column: Expression, value: Any) -> Expression:
     return column == (number(value) if column.type().is_floating() else ibis.literal(value))
 
 
-@ibis.udf.scalar.builtin(name="list_position")
+@ibis.udf.scalar.builtin(name="list_position")  # type: ignore[untyped-decorator]
 def _list_position(values: Array[str], value: str) -> int:  # type: ignore[empty-body]
     """Return the place of a text in a list of DuckDB, from 1 on; null if it is not there."""
 
