@@ -1,6 +1,7 @@
 """Processor time, memory and loss of structured matrix scaling, and the time of `select`, by the size of the data.
 
-    python -m benchmarks.library.structured_time                                # about ten minutes on one quiet core
+    python -m benchmarks.library.structured_time                                # about two minutes on one quiet core
+    python -m benchmarks.library.structured_time --shapes 5000x100              # some data; the other rows stay
     python -m benchmarks.library.structured_time --base CHECKOUT                # beside the code of another commit
     python -m benchmarks.library.structured_time --records DIR                  # and real nets: an .npz each
     python -m benchmarks.library.structured_time --peer PYTHON                  # probmetrics under another Python
@@ -8,6 +9,8 @@
 Rows: features of 64 dimensions times a vector for each class, plus noise, in float32. Labels are drawn from a truth
 that adds a slope and an offset for each class and a matrix of rank 5 to them. Records: `predictions` (probabilities)
 and `ground_truth` of a real net, all rows.
+
+The file is written after each data set, and names the commit of each row.
 
 Every fit runs in a process of its own on one thread. Times are processor seconds (user and system) of the whole fit.
 The memory is the rise of the process's peak. Fits of the two checkouts take turns, and the table shows their medians.
@@ -151,7 +154,7 @@ def medians(measured: list[dict[str, Any]]) -> dict[str, Any]:
 
 def markdown(result: dict[str, Any]) -> str:
     """Return the table of docs/explanation/results.md."""
-    lines = ["| data | fit | code | processor time | memory | NLL, choice |", "|---" * 6 + "|"]
+    lines = ["| data | fit | commit or package | processor time | memory | NLL, choice |", "|---" * 6 + "|"]
     for one in result["measurements"]:
         if "problem" in one:
             numbers = f"{one['problem']} | - | -"
@@ -177,11 +180,12 @@ def main() -> None:
         data: Rows = (np.load(options.data / "logits.npy"), np.load(options.data / "labels.npy"))
         print(json.dumps(fit_probmetrics(data) if options.child == "probmetrics" else fit_here(options.child, data)))
         return
-    run, here, measurements = Run(), Path(__file__).resolve().parents[2], list[dict[str, Any]]()
+    run, here = Run(), Path(__file__).resolve().parents[2]
     sources: list[tuple[str, Any]] = [(shape, tuple(map(int, shape.split("x")))) for shape in options.shapes]
     sources += [(path.stem, path) for path in sorted(options.records.glob("*.npz"))] if options.records else []
-    codes = {"this commit": here} | ({f"base, {base_commit(options.base)}": options.base} if options.base else {})
+    codes = {commit(): here} | ({f"{base_commit(options.base)} (base)": options.base} if options.base else {})
     for name, source in sources:
+        measurements = list[dict[str, Any]]()
         with tempfile.TemporaryDirectory() as folder:
             data = recorded(source) if isinstance(source, Path) else draw(*source)
             np.save(Path(folder) / "logits.npy", data[0])
@@ -199,7 +203,14 @@ def main() -> None:
                 peer = measure("probmetrics", Path(folder), here, options.peer, options.limit)
                 measurements.append({"data": name, "fit": MATRIX, "code": "probmetrics", "turns": 1, **peer})
                 run.say(name, "probmetrics", peer)
-    run.finish(options.out, markdown, packages=("numpy", "scipy"), measurements=measurements)
+        kept = json.loads(options.out.read_text())["measurements"] if options.out.exists() else []
+        measurements = [one for one in kept if one["data"] != name] + measurements
+        run.finish(options.out, markdown, measurements=sorted(measurements, key=_order))
+
+
+def _order(one: dict[str, Any]) -> tuple[int, str]:
+    """Return the place of a data set in the table: shapes by size, then records."""
+    return (SHAPES.index(one["data"]) if one["data"] in SHAPES else len(SHAPES)), str(one["data"])
 
 
 def base_commit(checkout: Path) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from scipy import linalg
 
 from trueodds.sums.inputs import Array
 
@@ -47,9 +46,9 @@ class KroneckerInverse:
         ridge = 2 * np.append(penalty_P[: -classes : classes + 1], penalty_P[-classes:])
         entry = np.arange(2 * classes)
         exact[entry, entry] += ridge + LEAST_CURVATURE * np.maximum(exact.diagonal(), exact.diagonal().mean())
-        self._exact = linalg.cho_factor(exact, overwrite_a=True)
-        curvature_C, self._outer_CC = linalg.eigh(outer_CC)
-        square_C, self._inner_CC = linalg.eigh(inner_CC / max(total, np.finfo(np.float64).tiny))
+        self._exact_inverse = np.linalg.inv(np.linalg.cholesky(exact))  # without scipy.linalg, which loads slowly
+        curvature_C, self._outer_CC = np.linalg.eigh(outer_CC)
+        square_C, self._inner_CC = np.linalg.eigh(inner_CC / max(total, np.finfo(np.float64).tiny))
         off_diagonal = penalty_P[1] if classes > 1 else 0.0
         curvature_CC = np.maximum(curvature_C, 0)[:, None] * np.maximum(square_C, 0) + 2 * off_diagonal
         self._curvature_CC = np.maximum(curvature_CC, LEAST_CURVATURE * curvature_CC.max())
@@ -58,7 +57,7 @@ class KroneckerInverse:
         """Apply the inverse."""
         classes = len(self._outer_CC)
         weight_CC, bias_C = residual_P[:-classes].reshape(classes, classes).copy(), residual_P[-classes:]
-        exact_2C = linalg.cho_solve(self._exact, np.append(weight_CC.diagonal(), bias_C))
+        exact_2C = self._exact_inverse.T @ (self._exact_inverse @ np.append(weight_CC.diagonal(), bias_C))
         np.fill_diagonal(weight_CC, 0)
         weight_CC = self._outer_CC.T @ weight_CC @ self._inner_CC
         weight_CC /= self._curvature_CC
