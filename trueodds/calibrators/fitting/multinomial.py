@@ -26,7 +26,7 @@ Newton's method converges quadratically: a step that lowers the loss by d leaves
 leave about d / 10.
 """
 FIRST = 8
-"""Every so many rows make up the fit that is the start for all."""
+"""One in so many rows belongs to the rough fit that is the start for all."""
 GUIDING = 0.25, 10
 """Share of the rows that guide the steps of a fit with a strong penalty, and the least number of rows per class."""
 STRONG = 4
@@ -47,8 +47,8 @@ class Multinomial:
     float32.
 
     Loss and gradient are float64 sums over all rows. Products with the Hessian only guide the steps. From `SEVERAL`
-    parameters on they are computed in float32, unless no step helps. From `MANY` on, a quarter of the rows
-    is enough for them if the penalty's curvature is `STRONG` times that of the rows.
+    parameters on they are computed in float32. From `MANY` on, a quarter of the rows is enough for them if the
+    penalty's curvature is `STRONG` times that of the rows. If no step helps, all rows guide in float64.
     """
 
     def __init__(self, features_NC: Array, labels_N: Labels, shape: Shape, penalty_P: Array | None = None) -> None:
@@ -85,9 +85,10 @@ class Multinomial:
         try:
             theta_P = minimise(self, self._first_fit(what), low_P, high_P, what, fall, self._inverse)
         except FitError:
-            if self._guide is np.float64:
+            if self._guide is np.float64 and self._guiding_N is None:
                 raise
-            self._guide, self._guiding_N = np.float64, None  # float32 cannot tell nearly flat directions from flat ones
+            # Neither float32 nor some rows can tell nearly flat directions from flat ones
+            self._guide, self._guiding_N = np.float64, None
             theta_P = minimise(self, self.start_P, low_P, high_P, what, fall, self._inverse)
         bias_C = theta_P[-classes:]
         return theta_P[:-classes], bias_C - bias_C.mean()  # softmax does not see the mean
@@ -112,7 +113,7 @@ class Multinomial:
         if self.shape != "full" or len(self.start_P) < MANY or enough >= rows:
             return None
         some_N = _some_rows(rows, enough)
-        # The rows' curvature of an entry of W is at most the mean square of x times the share of the entry's class
+        # The rows' curvature of an entry of W is below the mean square of x times the share of the entry's class
         square = float(np.square(self.x_NC[some_N[:1000]]).mean())
         return some_N if STRONG * square / classes <= 2 * self.penalty_P[1] else None
 
