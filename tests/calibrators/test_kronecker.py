@@ -12,6 +12,7 @@ from trueodds.calibrators import FitError
 from trueodds.calibrators.fitting import multinomial
 from trueodds.calibrators.fitting.kronecker import LEAST_CURVATURE, KroneckerInverse
 from trueodds.calibrators.fitting.multinomial import Multinomial
+from trueodds.calibrators.fitting.newton import minimise
 from trueodds.sums.inputs import softmax
 
 PENALISED = ["matrix", "structured_matrix", "dirichlet"]
@@ -108,7 +109,12 @@ def ill_scaled(rows: int = 2_000, classes: int = 12, is_periodic: bool = False) 
 def test_the_preconditioner_saves_products_and_leaves_the_fit_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     products = []
     multiply = Multinomial.hessian_times
-    monkeypatch.setattr(Multinomial, "hessian_times", lambda problem, d_P: products.append(1) or multiply(problem, d_P))
+
+    def counted(problem: Multinomial, direction_P: Array) -> Array:
+        products.append(1)
+        return multiply(problem, direction_P)
+
+    monkeypatch.setattr(Multinomial, "hessian_times", counted)
     z, labels = ill_scaled()
     kind = calibrators.registry.get(name)
     short = kind.fit(z, labels)
@@ -134,7 +140,6 @@ def test_no_first_fit_is_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     z, labels = ill_scaled()
     whole = calibrators.registry.get("structured_matrix").fit(z, labels)
     monkeypatch.setattr(multinomial, "SEVERAL", 1)
-    minimise = multinomial.minimise
 
     def fails_on_few(problem: Multinomial, *arguments: object) -> Array:
         if len(problem.labels_N) < len(labels):
