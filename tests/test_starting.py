@@ -21,7 +21,7 @@ from trueodds import cli, metrics
 
 HEAVY = {"torch", "torchvision", "sklearn", "matplotlib", "onnxruntime", "onnx", "fastapi", "uvicorn", "pyarrow"}
 """Packages that take long to import and belong to work, not to names, options and parameters."""
-SCIPY = {"scipy.special", "scipy.optimize", "scipy.fft", "scipy.ndimage"}
+SCIPY = {"scipy.special", "scipy.optimize", "scipy.fft", "scipy.ndimage", "scipy.linalg"}
 """Parts of scipy that belong to work. Each takes longer to import than all of numpy."""
 SCHEDULING = {"prefect", "dvc"}
 LIBRARY = {"numpy", "scipy", "pydantic", "PIL", "httpx", "yaml"}
@@ -45,14 +45,14 @@ HELP = {
 LISTS = {
     words: f"from trueodds import cli; import {package}.cli\n"
     f"raise SystemExit(cli.main('trueodds', {package}.cli.COMMANDS, {words.split()}))"
-    for package, words in (("service", "key"), ("pipeline", "study --list"))
+    for package, words in (("service", "key"), ("pipeline", "study --list"), ("pipeline", "methods"))
 }
 """Commands that need no package beside Python's own."""
 WORK = {
     **{
         words: f"from trueodds import cli; import pipeline.cli\n"
         f"raise SystemExit(cli.main('trueodds', pipeline.cli.COMMANDS, {words.split()}))"
-        for words in ("params", "methods", "recipes", "calibrators")
+        for words in ("params", "recipes", "calibrators")
     },
     "the stage fetch": f"{IMPORTS}{CHECKED}; stages.fetch(config.load())",
     "the stage plan": f"{IMPORTS}stages.plan(config.load())",
@@ -121,7 +121,7 @@ def test_names_and_plans_need_no_torch(case: str, loaded: dict[str, set[str]]) -
     assert (HEAVY | SCIPY | SCHEDULING) & loaded[case] == set()
 
 
-@pytest.mark.parametrize("case", ["params", "methods", "recipes"])
+@pytest.mark.parametrize("case", ["params", "recipes"])
 def test_names_alone_need_no_numpy(case: str, loaded: dict[str, set[str]]) -> None:
     assert "pydantic" in loaded[case] and "numpy" not in loaded[case]
 

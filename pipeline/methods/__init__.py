@@ -26,13 +26,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pipeline.config import OptionValue
 from pipeline.methods.catalogue import PARTS, PRESETS, parts, presets
 from pipeline.methods.compose import Part, Preset, compose
 from pipeline.methods.composition import Composition
 from pipeline.methods.gamma import gamma_star
 
 if TYPE_CHECKING:
+    from pipeline.config import OptionValue
     from pipeline.methods.method import Method
     from pipeline.nets.net import Net
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, get_args
 
-from pipeline.config import OptionValue
 from pipeline.methods.code import Code, options_of
 from pipeline.methods.composition import Component, Composition
 from pipeline.methods.looking_ahead import CE, outer_penalty
@@ -15,6 +14,8 @@ from trueodds.errors import ConfigError, unknown
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from pipeline.config import OptionValue
 
 PENALTY: dict[str, OptionValue] = {
     "beta": 1.0,

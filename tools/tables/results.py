@@ -23,6 +23,7 @@ COMMANDS = {
     "lookahead": "python -m benchmarks.training.lookahead",
     "metrics": "python -m benchmarks.library.metrics",
     "calibrators": "python -m benchmarks.library.calibrators --limit 60",
+    "structured_time": "python -m benchmarks.library.structured_time --base FOLDER --records FOLDER --peer FILE",
     "selection": "python -m benchmarks.library.selection",
     "group_temperature": "python -m benchmarks.library.group_temperature",
     "interval_coverage": "python -m benchmarks.intervals.ece --runs 400",

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from pipeline.config import OptionValue
+from typing import TYPE_CHECKING
+
 from pipeline.methods.compose import Preset
 from pipeline.methods.gamma import SCHEDULES
+
+if TYPE_CHECKING:
+    from pipeline.config import OptionValue
 
 PUBLISHED_MMCE: dict[str, OptionValue] = {"weighted": True, "variant": "official"}
 COMBINED: tuple[tuple[str, str, dict[str, OptionValue]], ...] = (

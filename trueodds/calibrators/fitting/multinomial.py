@@ -8,20 +8,33 @@ from typing import Literal
 import numpy as np
 
 from trueodds.calibrators.base import FitError, Labels, row_blocks, softmax_over
+from trueodds.calibrators.fitting.kronecker import KroneckerInverse
 from trueodds.calibrators.fitting.newton import minimise
 from trueodds.sums.inputs import Array
 
 Shape = Literal["scalar", "diagonal", "full"]
 LARGEST_FLOAT32 = 1e12
 """Largest feature whose squares, times parameters and rows, stay within the range of float32."""
+SEVERAL = 10_000
+"""Parameters from which float32 guides the steps, and a fit of some rows is the start for all."""
 MANY = 100_000
-"""Parameters from which a fit stops at `FALL`, and float32 guides its steps."""
+"""Parameters from which a fit stops at `FALL`."""
 FALL = 1e-4
 """Fall of the loss in nats from which a fit of many parameters takes no further Newton step.
 
-Newton's method converges quadratically: a step that lowers the loss by d leaves about d^2. On 50,000 rows of 1,000
-classes, 1.6e-9 nats were left after two steps.
+Newton's method converges quadratically: a step that lowers the loss by d leaves about d^2. Steps that some rows guide
+leave about d / 10.
 """
+FIRST = 8
+"""One in so many rows belongs to the rough fit that is the start for all."""
+GUIDING = 0.25, 10
+"""Share of the rows that guide the steps of a fit with a strong penalty, and the least number of rows per class."""
+STRONG = 4
+"""Ratio of the penalty's curvature to the rows' from which some rows are enough to guide the steps."""
+ROUGH = 1e-2
+"""Fall of the loss in nats from which the fit of some rows takes no further step."""
+KRONECKER = 200_000
+"""Rows times parameters from which `KroneckerInverse` is the preconditioner. Below it products with H are cheaper."""
 
 
 class Multinomial:
@@ -31,8 +44,11 @@ class Multinomial:
 
     `shrink` adds prior mean_n [logsumexp(W x_n + b) - sum_k q_nk (W x_n + b)_k]: pseudo-rows with the labels q. theta
     consists of W's free entries (1, C or C^2, row by row), then b. The probabilities of the last point are stored in
-    float32. From `MANY` parameters on, products with the Hessian are computed in float32 too, unless no step helps.
-    This only guides the steps; the gradient is float64 throughout.
+    float32.
+
+    Loss and gradient are float64 sums over all rows. Products with the Hessian only guide the steps. From `SEVERAL`
+    parameters on they are computed in float32. From `MANY` on, a quarter of the rows is enough for them if the
+    penalty's curvature is `STRONG` times that of the rows. If no step helps, all rows guide in float64.
     """
 
     def __init__(self, features_NC: Array, labels_N: Labels, shape: Shape, penalty_P: Array | None = None) -> None:
@@ -43,9 +59,10 @@ class Multinomial:
         self.penalty_P = np.zeros(len(self.start_P)) if penalty_P is None else penalty_P
         self._p_NC = np.empty((rows, classes), np.float32)
         largest = max(features_NC.max(initial=0.0), -features_NC.min(initial=0.0))
-        is_short = len(self.start_P) >= MANY and largest <= LARGEST_FLOAT32
+        is_short = len(self.start_P) >= SEVERAL and largest <= LARGEST_FLOAT32
         self._guide: type[np.floating] = np.float32 if is_short else np.float64
         self._prior, self._pull_P = 0.0, np.zeros(len(self.start_P))
+        self._guiding_N = self._guiding_rows()
 
     def shrink(self, prior: float, scale: float) -> None:
         """Add pseudo-rows with this weight per row, labelled by q = softmax(scale x)."""
@@ -66,14 +83,48 @@ class Multinomial:
         low_P[:-classes], high_P[:-classes] = low, high
         fall = FALL if len(self.start_P) >= MANY else 0.0
         try:
-            theta_P = minimise(self, self.start_P, low_P, high_P, what, fall)
+            theta_P = minimise(self, self._first_fit(what), low_P, high_P, what, fall, self._inverse)
         except FitError:
-            if self._guide is np.float64:
+            if self._guide is np.float64 and self._guiding_N is None:
                 raise
-            self._guide = np.float64  # float32 cannot tell nearly flat directions from flat ones
-            theta_P = minimise(self, self.start_P, low_P, high_P, what, fall)
+            # Neither float32 nor some rows can tell nearly flat directions from flat ones
+            self._guide, self._guiding_N = np.float64, None
+            theta_P = minimise(self, self.start_P, low_P, high_P, what, fall, self._inverse)
         bias_C = theta_P[-classes:]
         return theta_P[:-classes], bias_C - bias_C.mean()  # softmax does not see the mean
+
+    def _first_fit(self, what: str) -> Array:
+        """Return the rough fit of some rows, a point from which few steps over all rows are left."""
+        rows, classes = self.x_NC.shape
+        if self.shape != "full" or len(self.start_P) < SEVERAL or rows < 2 * FIRST * classes:
+            return self.start_P
+        some_N = _some_rows(rows, rows // FIRST)
+        few = Multinomial(self.x_NC[some_N], self.labels_N[some_N], self.shape, self.penalty_P)
+        few.start_P = self.start_P
+        try:
+            return minimise(few, self.start_P, -np.inf, np.inf, what, ROUGH, few._inverse)
+        except FitError:
+            return self.start_P
+
+    def _guiding_rows(self) -> Labels | None:
+        """Return the rows that guide the steps; None: all."""
+        rows, classes = self.x_NC.shape
+        enough = max(int(GUIDING[0] * rows), GUIDING[1] * classes)
+        if self.shape != "full" or len(self.start_P) < MANY or enough >= rows:
+            return None
+        some_N = _some_rows(rows, enough)
+        # The rows' curvature of an entry of W is below the mean square of x times the share of the entry's class
+        square = float(np.square(self.x_NC[some_N[:1000]]).mean())
+        return some_N if STRONG * square / classes <= 2 * self.penalty_P[1] else None
+
+    def _inverse(self) -> KroneckerInverse | None:
+        """Return the preconditioner at the last point. None: the diagonal of the Hessian."""
+        if self.shape != "full" or len(self.x_NC) * len(self.start_P) < KRONECKER:
+            return None
+        try:
+            return KroneckerInverse(self._guides(), self.penalty_P)
+        except np.linalg.LinAlgError:
+            return None
 
     def value_and_gradient(self, theta_P: Array) -> tuple[float, Array]:
         loss, rows = 0.0, len(self.labels_N)
@@ -100,28 +151,34 @@ class Multinomial:
 
     def hessian_times(self, direction_P: Array) -> Array:
         product_P, guide_P = np.zeros_like(direction_P), direction_P.astype(self._guide, copy=False)
-        for block in self._blocks():
-            x_NC, p_NC = self._guides(block)
+        for x_NC, p_NC in self._guides():
             eta_NC = self._forward(guide_P, x_NC)
             eta_NC -= np.einsum("nc,nc->n", p_NC, eta_NC)[:, None]
             eta_NC *= p_NC
             product_P += self._adjoint(eta_NC, x_NC)
-        return (1 + self._prior) * product_P / len(self.labels_N) + 2 * self.penalty_P * direction_P
+        return (1 + self._prior) * product_P / self._guiding + 2 * self.penalty_P * direction_P
 
     def hessian_diagonal(self) -> Array:
         diagonal_P = np.zeros_like(self.start_P)
-        for block in self._blocks():
-            x_NC, p_NC = self._guides(block)
+        for x_NC, p_NC in self._guides():
             diagonal_P += self._adjoint(p_NC - p_NC * p_NC, x_NC * x_NC)
-        return (1 + self._prior) * diagonal_P / len(self.labels_N) + 2 * self.penalty_P
+        return (1 + self._prior) * diagonal_P / self._guiding + 2 * self.penalty_P
 
-    def _guides(self, block: slice) -> tuple[Array, Array]:
-        """Return the features and the last probabilities of a block in the precision that guides the steps."""
-        return self.x_NC[block].astype(self._guide, copy=False), self._p_NC[block].astype(self._guide, copy=False)
+    @property
+    def _guiding(self) -> int:
+        """Number of rows that guide the steps."""
+        return len(self.labels_N if self._guiding_N is None else self._guiding_N)
 
-    def _blocks(self) -> Iterator[slice]:
+    def _guides(self) -> Iterator[tuple[Array, Array]]:
+        """Yield features and last probabilities, block by block, in the precision that guides the steps."""
+        for block in self._blocks(self._guiding):
+            rows_N = block if self._guiding_N is None else self._guiding_N[block]
+            yield self.x_NC[rows_N].astype(self._guide, copy=False), self._p_NC[rows_N].astype(self._guide, copy=False)
+
+    def _blocks(self, rows: int | None = None) -> Iterator[slice]:
         # Matrix products are fastest on tall blocks; elementwise work is fastest on blocks in the cache.
-        rows, classes = self.x_NC.shape
+        classes = self.x_NC.shape[1]
+        rows = len(self.x_NC) if rows is None else rows
         return row_blocks(rows, max(classes // 32, 1) if self.shape == "full" else classes)
 
     def _forward(self, theta_P: Array, x_NC: Array) -> Array:
@@ -140,3 +197,8 @@ class Multinomial:
             weights = np.einsum("nc,nc->c", r_NC, x_NC)
             weights = weights.sum(keepdims=True) if self.shape == "scalar" else weights
         return np.concatenate([weights, r_NC.sum(axis=0)])
+
+
+def _some_rows(rows: int, some: int) -> Labels:
+    """Draw the same rows each time, in ascending order. Rows in regular distances may all have one class."""
+    return np.sort(np.random.default_rng(0).choice(rows, some, replace=False))

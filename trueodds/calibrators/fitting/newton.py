@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -12,9 +13,13 @@ from trueodds.sums.inputs import Array
 
 TOLERANCE = 1e-9
 """Largest component of the projected gradient of a mean loss at the solution."""
+CLOSE = 0.25
+"""Share of `TOLERANCE` at which the gradient of a step's quadratic model is small enough."""
 ITERATIONS = 200
 
 Free = npt.NDArray[np.bool_]
+Inverse = Callable[[Array], Array]
+"""An approximation of d -> H^-1 d."""
 
 
 class ConvexProblem(Protocol):
@@ -31,7 +36,13 @@ class ConvexProblem(Protocol):
 
 
 def minimise(
-    problem: ConvexProblem, start_P: Array, low: Array | float, high: Array | float, what: str, fall: float = 0.0
+    problem: ConvexProblem,
+    start_P: Array,
+    low: Array | float,
+    high: Array | float,
+    what: str,
+    fall: float = 0.0,
+    inverse: Callable[[], Inverse | None] = lambda: None,
 ) -> Array:
     """Find the minimum within low <= theta <= high.
 
@@ -39,6 +50,9 @@ def minimise(
     step, which is shortened until the loss falls. The search stops if no component of theta - clip(theta - gradient)
     exceeds 1e-9, or if the loss can fall no further in float64 and none exceeds 1e-6. It also stops after a whole
     Newton step that lowers the loss by less than `fall`.
+
+    `inverse` returns a preconditioner at the problem's last point, for parameters without bounds. If it returns None,
+    the preconditioner is the diagonal of the Hessian.
 
     Raises:
         FitError: The minimum is not reached after 200 steps, or no step helps, so the rows do not determine the
@@ -51,7 +65,7 @@ def minimise(
         off = float(np.abs(theta_P - np.clip(theta_P - gradient_P, low, high)).max(initial=0.0))
         if off <= TOLERANCE:
             return theta_P
-        step_P = _step(problem, theta_P, gradient_P, low, high)
+        step_P = _step(problem, theta_P, gradient_P, low, high, inverse())
         size = 1.0
         while True:
             tried_P = np.clip(theta_P + size * step_P, low, high)
@@ -81,7 +95,14 @@ def _failure(what: str, off: float) -> FitError:
     )
 
 
-def _step(problem: ConvexProblem, theta_P: Array, gradient_P: Array, low: Array | float, high: Array | float) -> Array:
+def _step(
+    problem: ConvexProblem,
+    theta_P: Array,
+    gradient_P: Array,
+    low: Array | float,
+    high: Array | float,
+    inverse: Inverse | None,
+) -> Array:
     """Compute a Newton step within the bounds.
 
     Parameters that it would carry across a bound go to the bound, and the rest is solved again. Clipping the step
@@ -91,7 +112,7 @@ def _step(problem: ConvexProblem, theta_P: Array, gradient_P: Array, low: Array 
     held_P, free_P = np.zeros_like(theta_P), inside_P.copy()
     for _ in range(20):
         pull_P = gradient_P + problem.hessian_times(held_P) if held_P.any() else gradient_P
-        step_P = _conjugate_gradients(problem, pull_P, free_P) + held_P
+        step_P = _conjugate_gradients(problem, pull_P, free_P, inverse) + held_P
         end_P = theta_P + step_P
         crossed_P = free_P & ((end_P < low) | (end_P > high))
         if not crossed_P.any():
@@ -117,13 +138,19 @@ def _to_first_bound(
         free_P = free_P & ~blocked_P
 
 
-def _conjugate_gradients(problem: ConvexProblem, gradient_P: Array, free_P: Free) -> Array:
-    """Compute an inexact Newton step -H^-1 g over the free parameters, exact enough for quadratic convergence."""
+def _conjugate_gradients(
+    problem: ConvexProblem, gradient_P: Array, free_P: Free, inverse: Inverse | None = None
+) -> Array:
+    """Compute an inexact Newton step -H^-1 g over the free parameters, exact enough for quadratic convergence.
+
+    It ends early where the step's own gradient is far below what ends the search.
+    """
     diagonal_P = problem.hessian_diagonal()
     weight_P = np.where(free_P, 1 / np.maximum(diagonal_P, 1e-10 * diagonal_P.max(initial=1e-9)), 0.0)
+    weigh = inverse or (lambda residual_P: weight_P * residual_P)
     residual_P = np.where(free_P, -gradient_P, 0.0)
     step_P = np.zeros_like(residual_P)
-    direction_P = weighted_P = weight_P * residual_P
+    direction_P = weighted_P = weigh(residual_P)
     energy = first = float(residual_P @ weighted_P)
     # A handful of parameters is solved outright: one bad direction among three is a third of the problem
     enough = min(0.01, max(first, 1e-12)) if len(step_P) > 8 else 1e-20
@@ -135,14 +162,14 @@ def _conjugate_gradients(problem: ConvexProblem, gradient_P: Array, free_P: Free
         length = energy / curvature
         step_P = step_P + length * direction_P
         residual_P = residual_P - length * curved_P
-        weighted_P = weight_P * residual_P
+        weighted_P = weigh(residual_P)
         energy, previous = float(residual_P @ weighted_P), energy
         if not np.isfinite(energy) or previous == 0:
             raise FitError(
                 "Newton's method left the range of float64 on these rows; look for logits of an extreme size, use a"
                 " stronger regularisation, or the calibrator 'temperature'"
             )
-        if energy <= first * enough:
+        if energy <= first * enough or float(np.abs(residual_P).max()) <= CLOSE * TOLERANCE:
             break
         direction_P = weighted_P + (energy / previous) * direction_P
     return step_P if step_P.any() else weight_P * -gradient_P  # without any curvature, go downhill

@@ -1,0 +1,167 @@
+"""Fits of many parameters: the preconditioner is its docstring's formula, and shortcuts leave the minimum alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.calibrators.test_affine import biased
+from tests.calibrators.test_calibrators import Array, Labels
+from trueodds import calibrators
+from trueodds.calibrators import FitError
+from trueodds.calibrators.fitting import multinomial
+from trueodds.calibrators.fitting.kronecker import LEAST_CURVATURE, KroneckerInverse
+from trueodds.calibrators.fitting.multinomial import Multinomial
+from trueodds.calibrators.fitting.newton import minimise
+from trueodds.sums.inputs import softmax
+
+PENALISED = ["matrix", "structured_matrix", "dirichlet"]
+CLASSES = 4
+
+
+def penalty(classes: int, off_diagonal: float) -> Array:
+    matrix = np.full((classes, classes), off_diagonal)
+    np.fill_diagonal(matrix, 0.02)
+    return np.append(matrix, np.full(classes, 0.03))
+
+
+def exact_hessian(x: Array, p: Array, penalty_P: Array) -> Array:
+    """Hessian of the loss, entry by entry: of W_ij and W_kl it is the mean of (p_i [i = k] - p_i p_k) x_j x_l.
+
+    A bias is a weight of a feature that is always 1.
+    """
+    classes = p.shape[1]
+    names = [(i, j) for i in range(classes) for j in range(classes)] + [(i, classes) for i in range(classes)]
+    hessian = np.zeros((len(names), len(names)))
+    for row, share in zip(np.column_stack([x, np.ones(len(x))]), p, strict=True):
+        for a, (i, j) in enumerate(names):
+            for b, (k, m) in enumerate(names):
+                hessian[a, b] += (share[i] * (i == k) - share[i] * share[k]) * row[j] * row[m] / len(x)
+    return hessian + np.diag(2 * penalty_P)
+
+
+def rows_and_shares(is_constant: bool) -> tuple[Array, Array]:
+    rng = np.random.default_rng(1)
+    x, p = rng.normal(size=(30, CLASSES)), softmax(rng.normal(size=(30, CLASSES)))
+    return x, np.repeat(p[:1], 30, axis=0) if is_constant else p
+
+
+def test_with_equal_probabilities_the_blocks_are_the_exact_hessian() -> None:
+    x, p = rows_and_shares(is_constant=True)
+    penalty_P = penalty(CLASSES, 0.02)  # one ridge for all of W: the Kronecker product then has that of the diagonal
+    hessian = exact_hessian(x, p, penalty_P)
+    weights = CLASSES * CLASSES
+    residual = np.random.default_rng(2).normal(size=weights + CLASSES)
+    residual[: weights : CLASSES + 1] = 0
+    found = KroneckerInverse([(x[:10], p[:10]), (x[10:], p[10:])], penalty_P)(residual)
+    off = np.flatnonzero(~np.eye(CLASSES, dtype=bool).ravel())
+    np.testing.assert_allclose(
+        found[off], np.linalg.solve(hessian[:weights, :weights], residual[:weights])[off], rtol=1e-8
+    )
+    exact = np.append(np.arange(0, weights, CLASSES + 1), np.arange(weights, weights + CLASSES))
+    ridge = np.diag(LEAST_CURVATURE * np.ones(2 * CLASSES))
+    expected = np.linalg.solve(hessian[np.ix_(exact, exact)] + ridge, residual[exact])
+    np.testing.assert_allclose(found[exact], expected, rtol=1e-4)
+
+
+def test_the_block_of_the_diagonal_is_exact_for_any_probabilities() -> None:
+    x, p = rows_and_shares(is_constant=False)
+    penalty_P = penalty(CLASSES, 0.5)
+    hessian = exact_hessian(x, p, penalty_P)
+    inverse = KroneckerInverse([(x, p)], penalty_P)
+    weights = CLASSES * CLASSES
+    exact = np.append(np.arange(0, weights, CLASSES + 1), np.arange(weights, weights + CLASSES))
+    residual = np.zeros(weights + CLASSES)
+    residual[exact] = np.random.default_rng(3).normal(size=len(exact))
+    np.testing.assert_allclose(
+        inverse(residual)[exact], np.linalg.solve(hessian[np.ix_(exact, exact)], residual[exact]), rtol=1e-4
+    )
+    whole = np.array([inverse(column) for column in np.eye(weights + CLASSES)])
+    np.testing.assert_allclose(whole, whole.T, atol=1e-10)
+    assert np.linalg.eigvalsh(whole).min() > 0
+
+
+def test_the_products_are_the_slope_of_the_gradient_and_the_gradient_that_of_the_loss() -> None:
+    z, labels = biased(80, CLASSES)
+    problem = Multinomial(z, labels, "full", penalty(CLASSES, 0.1))
+    rng = np.random.default_rng(4)
+    theta, direction = problem.start_P + rng.normal(0, 0.3, 20), rng.normal(size=20)
+    up, down = (problem.value_and_gradient(theta + step * direction) for step in (1e-5, -1e-5))
+    gradient = problem.value_and_gradient(theta)[1]
+    assert (up[0] - down[0]) / 2e-5 == pytest.approx(gradient @ direction, rel=1e-7)
+    np.testing.assert_allclose(problem.hessian_times(direction), (up[1] - down[1]) / 2e-5, rtol=1e-5, atol=1e-7)
+    p = softmax(z @ theta[:-CLASSES].reshape(CLASSES, CLASSES).T + theta[-CLASSES:])
+    np.testing.assert_allclose(
+        problem.hessian_times(direction), exact_hessian(z, p, problem.penalty_P) @ direction, rtol=1e-5, atol=1e-7
+    )
+
+
+def ill_scaled(rows: int = 2_000, classes: int = 12, is_periodic: bool = False) -> tuple[Array, Labels]:
+    """Log-probabilities have a mean far from 0, and some classes are alike."""
+    rng = np.random.default_rng(7)
+    labels = np.arange(rows) % classes if is_periodic else rng.integers(0, classes, rows)
+    near = 3 * np.eye(classes) + 1.5 * np.eye(classes)[np.arange(classes) ^ 1]
+    z: Array = near[labels] + rng.normal(0, 1.2, (rows, classes))
+    return z, labels
+
+
+@pytest.mark.parametrize("name", PENALISED)
+def test_the_preconditioner_saves_products_and_leaves_the_fit_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    products = []
+    multiply = Multinomial.hessian_times
+
+    def counted(problem: Multinomial, direction_P: Array) -> Array:
+        products.append(1)
+        return multiply(problem, direction_P)
+
+    monkeypatch.setattr(Multinomial, "hessian_times", counted)
+    z, labels = ill_scaled()
+    kind = calibrators.registry.get(name)
+    short = kind.fit(z, labels)
+    few = len(products)
+    monkeypatch.setattr(multinomial, "KRONECKER", 1 << 30)
+    products.clear()
+    whole = kind.fit(z, labels)
+    assert few < len(products)
+    np.testing.assert_allclose(short(z), whole(z), atol=1e-6)
+
+
+@pytest.mark.parametrize("is_periodic", [False, True])
+@pytest.mark.parametrize("name", PENALISED)
+def test_a_fit_of_some_rows_is_only_a_start(name: str, is_periodic: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    z, labels = ill_scaled(is_periodic=is_periodic)
+    kind = calibrators.registry.get(name)
+    whole = kind.fit(z, labels)
+    monkeypatch.setattr(multinomial, "SEVERAL", 1)
+    np.testing.assert_allclose(kind.fit(z, labels)(z), whole(z), atol=1e-6)
+
+
+def test_no_first_fit_is_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    z, labels = ill_scaled()
+    whole = calibrators.registry.get("structured_matrix").fit(z, labels)
+    monkeypatch.setattr(multinomial, "SEVERAL", 1)
+
+    def fails_on_few(problem: Multinomial, *arguments: object) -> Array:
+        if len(problem.labels_N) < len(labels):
+            raise FitError("no minimum")
+        return minimise(problem, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(multinomial, "minimise", fails_on_few)
+    np.testing.assert_allclose(calibrators.registry.get("structured_matrix").fit(z, labels)(z), whole(z), atol=1e-6)
+
+
+def test_some_rows_guide_the_steps_only_under_a_strong_penalty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean loss that they reach is that of all rows, to 1e-5 where 1e-4 is promised."""
+    z, labels = ill_scaled()
+    x = z - z.mean(axis=1, keepdims=True)
+    monkeypatch.setattr(multinomial, "SEVERAL", 1)
+    for strength, guiding in ((1e-4, None), (5.0, 500)):
+        penalty_P = penalty(12, strength)
+        losses = []
+        for many in (1 << 30, 1):
+            monkeypatch.setattr(multinomial, "MANY", many)
+            problem = Multinomial(x, labels, "full", penalty_P)
+            weights, bias_C = problem.solve(-np.inf, np.inf, "a test")
+            losses.append(problem.value_and_gradient(np.append(weights, bias_C))[0])
+        assert problem._guiding == (guiding or len(labels))
+        assert losses[1] == pytest.approx(losses[0], abs=1e-5)
