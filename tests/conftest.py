@@ -28,6 +28,8 @@ ROOT = Path(__file__).resolve().parent.parent
 Run = Callable[..., subprocess.CompletedProcess[str]]
 IDENTITY = ("-c", "user.name=test", "-c", "user.email=test@example.org")
 """git's options for a commit by nobody."""
+NO_PART = ("benchmarks", "docs", "tests")
+"""Folders that no stage reads. `dvc exp save` hashes every file of a workspace: without these in half the time."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -167,7 +169,7 @@ def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if not made.is_dir():
             part = made.with_name(f"{made.name}.part")
             shutil.rmtree(part, ignore_errors=True)  # left by tests that were killed
-            aside = copy_of_repository(part)
+            aside = copy_of_repository(part, NO_PART)
             run(["dvc", "repro"], aside)
             aside.rename(made)
     return copy_tree(made, tmp_path_factory.mktemp("reproduced") / "copy")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import copy_of_repository, environment
+from tests.conftest import NO_PART, copy_of_repository, environment
 from trueodds.files import read_json
 
 STUDY = """
@@ -27,7 +27,7 @@ def study(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.full
 def test_a_failing_run_stops_no_other_and_what_is_done_stays(reproduced: Path, tmp_path: Path) -> None:
-    folder = copy_of_repository(tmp_path / "clone")
+    folder = copy_of_repository(tmp_path / "clone", NO_PART)
     shutil.copytree(reproduced / ".dvc" / "cache", folder / ".dvc" / "cache")
     shutil.copy(reproduced / "dvc.lock", folder / "dvc.lock")
     (folder / "rates.yaml").write_text(STUDY)
