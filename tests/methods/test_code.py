@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,12 +34,16 @@ class Plain: ...
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Modules of this test alone: a module that stays imported is looked for in a folder that is deleted."""
     (tmp_path / "odds_places.py").write_text(OWN)
     (tmp_path / "odds_package" / "inner").mkdir(parents=True)
     for init in ("odds_package/__init__.py", "odds_package/inner/__init__.py"):
         (tmp_path / init).write_text("def at_top(z, t, *, k: int = 1): ...\nraise RuntimeError('imported')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    for name in [name for name in sys.modules if name.startswith("odds_")]:
+        del sys.modules[name]
 
 
 @pytest.mark.parametrize("name", methods.PARTS)
