@@ -91,8 +91,8 @@ def test_every_form_of_a_table(form: str, tmp_path: Path) -> None:
             path = table(tmp_path / "a.csv", confident())
         case "numbers":  # of labels and in sets
             sets = [np.flatnonzero(row).tolist() for row in INSIDE]
-            labels = [int(y) if known else None for y, known in zip(Y, KNOWN, strict=True)]
-            path = table(tmp_path / "a.csv", columns(label=labels, set=sets))
+            numbers = [int(y) if known else None for y, known in zip(Y, KNOWN, strict=True)]
+            path = table(tmp_path / "a.csv", columns(label=numbers, set=sets))
         case _:
             path = table(tmp_path / f"a.{form}", columns())
     found = covered(path)
