@@ -17,29 +17,11 @@ from service.alarm.evidence import WRITES, Delivery, Firing, Frozen, StoredAckno
 from service.settings import Settings
 from service.store.rows import NO_SET, LabelBlock, LabelledSets
 from trueodds.calibrators.conformal import LiveSets, SetRule
+from trueodds.calibrators.conformal.live_sets import WeightedCounts
 from trueodds.metrics import RiskEProcess
 
 COVERAGE = "coverage"
 """Name of the state in the store."""
-
-
-class WeightedCounts(Frozen):
-    """Sums over labels with a propensity, each weighted by 1 / propensity."""
-
-    weight: float = 0.0
-    hits: float = 0.0
-    squared_weight: float = 0.0
-    squared_hits: float = 0.0
-    """Sum of the squared weights of covered sets."""
-
-    def take(self, weight_N: Any, covered_N: Any) -> Self:
-        """Return the sums after more labels."""
-        return type(self)(
-            weight=self.weight + float(weight_N.sum()),
-            hits=self.hits + float(weight_N[covered_N].sum()),
-            squared_weight=self.squared_weight + float((weight_N**2).sum()),
-            squared_hits=self.squared_hits + float((weight_N[covered_N] ** 2).sum()),
-        )
 
 
 class RuleEvidence(Frozen):

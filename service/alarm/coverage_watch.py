@@ -40,10 +40,10 @@ class CoverageWatch(Watch):
         assert isinstance(state, CoverageState)
         version: Version = await self._version(key)
         part = await asyncio.to_thread(set_coverage, state, version.classes)
-        first = min(part.fired_levels, key=lambda one: one.alarm.fired_after or 0)
+        first = min(part.fired_levels, key=lambda one: (one.alarm and one.alarm.fired_after) or 0)
         alarm = first.alarm
         fired = state.evidence[part.levels.index(first)].fired
-        assert alarm.fired_at is not None and fired is not None
+        assert alarm is not None and alarm.fired_at is not None and fired is not None
         numbers = {
             "fired_at": alarm.fired_at.isoformat(),
             "fired_after": alarm.fired_after,

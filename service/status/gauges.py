@@ -243,6 +243,7 @@ def _sets(states: Sequence[VersionState]) -> list[Metric]:
     families = [GaugeMetricFamily(f"trueodds_sets_{n}", text, labels=[*KEY, "level"]) for n, text in texts.items()]
     for state in states:
         for one in state.sets.levels if state.sets else ():
+            assert one.alarm is not None  # a version's sets are watched
             values = (one.coverage, one.lower, one.upper, one.mean_size, one.labels, one.alarm.log_e)
             for family, value in zip(families, (*values, one.alarm.state == "fired"), strict=True):
                 place = [*state.key, f"{one.level:.6g}"]

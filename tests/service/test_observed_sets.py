@@ -20,6 +20,7 @@ from trueodds.calibrators.conformal import SetRule, coverage_floor, rank_of
 from trueodds.client.observations import observation_rows, shared_options
 from trueodds.metrics import risk_sequence, softmax
 from trueodds.reports.table import reading
+from trueodds.reports.table.table_report import report_of_answers
 
 CLASSES = ["ham", "news", "spam"]
 WHOSE = {"model": "mail", "version": "7"}
@@ -135,6 +136,24 @@ def test_every_door_gives_a_stored_set_back(client: Client, tmp_path: Path) -> N
     assert dict(zip(table["id"].to_pylist(), table["set"].to_pylist(), strict=True)) == expected
     assert client.get("/predictions/r0").status_code == 404 and stored_sets(client) == 0
     assert len(reading.read(path, reading.Form(needs_labels=False))) == 3
+
+
+def test_a_report_on_the_exported_table_has_the_same_coverage(client: Client, tmp_path: Path) -> None:
+    p_NC, y_N, sets = drawn(200)
+    send(client, p_NC, sets, set_level=0.9, set_rows=500)
+    label(client, y_N)
+    live = level_of(client, 200)
+    for form in ("csv", "parquet"):
+        path = tmp_path / f"answers.{form}"
+        path.write_bytes(client.get("/predictions", params={**WHOSE, "format": form}).content)
+        answers = reading.read(path, reading.Form(sets=SetRule.of_level(0.9, 500)))
+        report = report_of_answers(answers)
+        assert report.sets is not None
+        found = report.sets.levels[0].model_dump()
+        for name in ("labels", "hits", "coverage", "mean_size", "floor", "calibration_rows", "sizes", "tags"):
+            assert found[name] == live[name]
+        by_name = {one["name"]: one for one in found["classes"]}
+        assert by_name == {one["name"]: one for one in live["classes"]}
 
 
 def test_a_class_may_be_named_like_the_column(client: Client) -> None:

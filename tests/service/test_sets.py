@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from service.alarm import COVERAGE
-from service.alarm.coverage import CoverageState, WeightedCounts
-from service.alarm.coverage_readings import set_coverage, weighted_interval
+from service.alarm.coverage import CoverageState
+from service.alarm.coverage_readings import set_coverage
 from service.alarm.evidence import Firing
 from service.app import create_app
 from service.settings import Settings
@@ -20,7 +20,9 @@ from tests.service.hooks import Hook, until
 from tests.service.tiny_bundle import CLASSES, pictures, write_bundle
 from trueodds.bundle import Bundle, open_models
 from trueodds.calibrators.conformal import LiveSets, SetRule, SetSettings
+from trueodds.calibrators.conformal.live_sets import WeightedCounts
 from trueodds.client.responses import Predictions
+from trueodds.reports.verdict.set_coverage import weighted_interval
 
 APS = SetSettings.of("aps", {"levels": [0.9, 0.6]})
 LAC = SetSettings.of("lac", {"levels": [0.9]})

@@ -27,6 +27,7 @@ from trueodds.processes.choices import ALERT_THRESHOLD, MOST_RATIO, TOLERANCE, B
 from trueodds.texts import hide_password
 
 if TYPE_CHECKING:
+    from trueodds.calibrators.conformal import SetRule
     from trueodds.reports.options import ReportOptions
     from trueodds.reports.table.reading import Form
     from trueodds.reports.table.summed import TableSums
@@ -39,6 +40,7 @@ EXAMPLES = (
     "report answers.csv --label species --by tag --trend day",
     "report scores.csv --positive malignant --costs miss=10,alarm=1",
     "report score.csv --classes score --positive churn",
+    "report answers.parquet --set-level 0.9 --set-rows 500",
     "report answers.csv --human-labels to_label.csv --judge judge_label",
     "report new.csv --positive churn --reference last-year.csv",
     "report stars.csv --label stars --ordered --html report.html",
@@ -74,6 +76,12 @@ def add_parser(commands: Subparsers) -> None:
     words = "the column with the labels of a judge, such as a language model; they never count as human labels; the"
     words += " report adds estimates of all answers from both, and the judge's error rates"
     parser.add_argument("--judge", metavar="COLUMN", help=words)
+    words = "level of the conformal sets in the column set (an .npz: the array sets); the report adds their coverage"
+    parser.add_argument("--set-level", type=float, metavar="P", help=words)
+    words = (
+        "with --set-level: number of calibration rows of the sets' threshold, which the test of the coverage allows for"
+    )
+    parser.add_argument("--set-rows", type=int, metavar="N", help=words)
     words = "a table of drawn answers with their labels, as `trueodds sample` wrote it: its labels and propensities are"
     words += " joined to the answers by the column id"
     parser.add_argument("--human-labels", type=file_path, metavar="TABLE", help=words)
@@ -115,6 +123,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.multi_label:
         from trueodds.cli import multi_label
 
+        if arguments.set_level is not None:
+            raise OptionsError(
+                "--set-level is for classes of which one is true; leave it out, or leave out --multi-label"
+            )
+
         return multi_label.report(arguments, options)
     table = _table(arguments)
     trend: TrendUnit | None = arguments.trend
@@ -155,7 +168,12 @@ def _table(arguments: argparse.Namespace) -> ReportTable:
     from trueodds.reports.table import reading
     from trueodds.reports.table.table_report import table_of_answers
 
-    for option, value in (("--judge", arguments.judge), ("--human-labels", arguments.human_labels)):
+    of_rows = {
+        "--judge": arguments.judge,
+        "--human-labels": arguments.human_labels,
+        "--set-level": arguments.set_level,
+    }
+    for option, value in of_rows.items():
         if value and (arguments.engine or arguments.more):
             raise OptionsError(f"{option} needs the rows: give one file of answers, without --engine")
     if arguments.engine:
@@ -178,8 +196,32 @@ def _table(arguments: argparse.Namespace) -> ReportTable:
 
 
 def _form(arguments: argparse.Namespace) -> Form:
-    """Return the form of the answers, with a judge's and human labels."""
-    return replace(form_of(arguments), judge=arguments.judge, human=arguments.human_labels)
+    """Return the form of the answers, with a judge's and human labels, and with the rule of their sets."""
+    return replace(
+        form_of(arguments), judge=arguments.judge, human=arguments.human_labels, sets=_rule_of_sets(arguments)
+    )
+
+
+def _rule_of_sets(arguments: argparse.Namespace) -> SetRule | None:
+    """Return the rule of the sets of --set-level; None without it.
+
+    Raises:
+        OptionsError: The level is not in (0, 1), or the number of rows is not positive or given without a level.
+    """
+    level, rows = arguments.set_level, arguments.set_rows
+    if rows is not None and level is None:
+        raise OptionsError(
+            f"--set-rows {rows} without --set-level: give the level of the sets, such as --set-level 0.9"
+        )
+    if level is None:
+        return None
+    if not 0 < level < 1:
+        raise OptionsError(f"--set-level is {level!r}; allowed is (0, 1), such as 0.9")
+    if rows is not None and rows < 1:
+        raise OptionsError(f"--set-rows is {rows}; allowed are whole numbers from 1")
+    from trueodds.calibrators.conformal import SetRule
+
+    return SetRule.of_level(level, rows or 0)
 
 
 def _fit_rows(arguments: argparse.Namespace) -> Answers | None:
@@ -236,6 +278,7 @@ def _stored_sums(arguments: argparse.Namespace) -> TableSums | None:
         "--first-label": arguments.first_label,
         "--judge": arguments.judge,
         "--human-labels": arguments.human_labels,
+        "--set-level": arguments.set_level,
         "--resolution": arguments.resolution,
         "--logits": arguments.logits,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -283,6 +284,10 @@ def _read_parquet(path: Path, numbers: Sequence[str], texts: Sequence[str]) -> t
         column = rows[name]
         if types.is_temporal(column.type):
             columns[name] = column.to_numpy()
+            continue
+        if types.is_list(column.type) or types.is_large_list(column.type):
+            cells = [None if value is None else json.dumps(value, ensure_ascii=False) for value in column.to_pylist()]
+            columns[name] = np.array(cells, object)
             continue
         coded = column.dictionary_encode().unify_dictionaries()
         codes = [np.asarray(chunk.indices.fill_null(-1)) for chunk in coded.chunks]

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from trueodds.sums.inputs import Array
+
 MOST_TAGS = 100
 """Number of tags that are counted by themselves: those that came first."""
 
@@ -78,6 +80,27 @@ class LiveSets(BaseModel):
             classes=_counts(self.classes, np.asarray(labels_N, np.int64).tolist(), covered),
             tags=counted,
             other_tags=(self.other_tags[0] + len(others), self.other_tags[1] + sum(others)),
+        )
+
+
+class WeightedCounts(BaseModel):
+    """Sums over labels with a propensity, each weighted by 1 / propensity."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    weight: float = 0.0
+    hits: float = 0.0
+    squared_weight: float = 0.0
+    squared_hits: float = 0.0
+    """Sum of the squared weights of covered sets."""
+
+    def take(self, weight_N: Array, covered_N: npt.NDArray[np.bool_]) -> Self:
+        """Return the sums after more labels."""
+        return type(self)(
+            weight=self.weight + float(weight_N.sum()),
+            hits=self.hits + float(weight_N[covered_N].sum()),
+            squared_weight=self.squared_weight + float((weight_N**2).sum()),
+            squared_hits=self.squared_hits + float((weight_N[covered_N] ** 2).sum()),
         )
 
 

@@ -268,7 +268,7 @@ class Report(BaseModel):
     )
     groups: GroupAlarms | None = Field(None, description="alarms by tag and by predicted class; null: no service")
     sets: SetCoverage | None = Field(
-        None, description="live coverage of conformal sets over all labels so far; null: the version has no sets"
+        None, description="coverage of conformal sets, live over all labels so far; null: there are no sets"
     )
     offline: dict[str, Any] = Field(description="the same numbers on the test set, from the model's card")
     estimands: dict[str, str] = Field(default_factory=dict, description="the quantity that each number estimates")

@@ -17,7 +17,7 @@ class SetGroup(BaseModel):
     labels: int
     hits: int = Field(description="labels that are in the set of their answer")
     coverage: float = Field(description="covered / labels")
-    lower: float = Field(description="lower end of the exact binomial 95% interval, for one look at one group")
+    lower: float = Field(description="lower end of the exact binomial interval, for one look at one group")
     upper: float
 
 
@@ -50,19 +50,26 @@ class LevelCoverage(BaseModel):
     how: Literal["plain", "propensity", "refused"] = Field(
         description="refused: the labels are no random sample of the answers, so no coverage of all answers is given"
     )
-    lower: float | None = Field(description="lower limit at `confidence`; plain: valid at every label")
+    lower: float | None = Field(
+        description="lower limit at `confidence`; with an alarm and plain: valid at every label, else for one look"
+    )
     upper: float | None
     confidence: float = 0.95
+    p_value: float | None = Field(
+        None,
+        description="of a table, which is looked at once: probability of so few hits, or fewer, if the coverage were"
+        " `floor`; null: there is an alarm, or the labels are weighted or refused",
+    )
     mean_size: float | None = Field(description="mean number of classes in a set, of the labelled answers")
     sizes: list[SetGroup] = Field(description="by number of classes in the set")
     classes: list[SetGroup] = Field(description="by true class")
     tags: list[SetGroup] = Field(description="by tag")
-    alarm: CoverageAlarm
+    alarm: CoverageAlarm | None = Field(None, description="null: a table, which is looked at once")
     reading: str
 
 
 class SetCoverage(BaseModel):
-    """Live coverage of a version's conformal sets, one entry for each level on its card."""
+    """Coverage of the conformal sets of a version or of a table, one entry for each level."""
 
     levels: list[LevelCoverage]
     left_out: int = Field(0, description="labels whose first value is unknown")
@@ -70,4 +77,4 @@ class SetCoverage(BaseModel):
     @property
     def fired_levels(self) -> list[LevelCoverage]:
         """Levels whose alarm has fired."""
-        return [one for one in self.levels if one.alarm.state == "fired"]
+        return [one for one in self.levels if one.alarm is not None and one.alarm.state == "fired"]

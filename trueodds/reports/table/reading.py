@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from trueodds.calibrators.conformal import SetRule
 from trueodds.errors import UserError, nearest
 from trueodds.files import FileError, read_npz
 from trueodds.inputs import columns
@@ -19,6 +20,7 @@ from trueodds.inputs.times import note as time_note
 from trueodds.processes.choices import LABEL, TABLES
 from trueodds.reports.table.classes import bare_names, numeric_names, one_column, unlabelled_note
 from trueodds.reports.table.human_sample import human_labels_of
+from trueodds.reports.table.set_rows import sets_of_array, sets_of_cells
 from trueodds.reports.table.table_content import (
     Answers,
     Groups,
@@ -55,6 +57,7 @@ NOT_CLASSES = (
     "correct",
     "confidence_source",
     "propensity",
+    "set",
 )
 """Columns of a table that have a fixed meaning."""
 _FRACTION = re.compile(r"[+-]?\d*\.\d*[1-9]\d*(e[+-]?\d+)?", re.IGNORECASE)
@@ -79,6 +82,7 @@ _OF_ARRAYS = (
     "propensity",
     "class_names",
     "ids",
+    "sets",
     *_COLUMNS.values(),
 )
 """Arrays of an .npz that have a fixed meaning."""
@@ -107,6 +111,8 @@ class Form:
     """Column or array with the labels of a judge."""
     human: Path | None = None
     """Table of drawn answers with their human labels, which is joined by id."""
+    sets: SetRule | None = None
+    """Level and calibration rows of the conformal sets in the column `set` or the array `sets`. None: not read."""
     needs_labels: bool = True
     """Whether a file without labels is refused. Otherwise it is read as answers of which none has a label."""
 
@@ -174,6 +180,8 @@ def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -
     if propensities is not None and len(propensities) != rows:
         raise FileError(f"{path}: propensity has {plural(len(propensities), 'row')} for {rows:,} answers")
     groups = replace(groups, propensities=propensities)
+    if form.sets is not None and "sets" not in arrays:
+        raise _no_sets(path, "array 'sets'", tuple(arrays))
     if form.judge is not None:
         judge = _judge_of(path, arrays, form.judge)
         if len(judge) != rows:
@@ -183,6 +191,11 @@ def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -
     if not scale:
         if "confidence" not in arrays:
             raise _missing(path, ["probabilities"], arrays)
+        if form.sets is not None:
+            raise FileError(
+                f"{path}: sets is an array with a column for each class, and there are no probabilities that show their"
+                " order; give probabilities, or a table with a column set"
+            )
         correct = _vector(arrays, "correct")
         return _of_confidence(path, arrays["confidence"], correct, predicted, labels, groups, arrays, classes, form)
     if labels is None:
@@ -199,7 +212,7 @@ def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -
         p_NC = both_classes(values)
         if values.ndim == 1 or values.shape[1:] == (1,):
             classes, note = one_column(path.name, None, labels, classes=classes, positive=form.positive)
-    return of_probabilities(
+    answers = of_probabilities(
         path.name,
         p_NC,
         labels,
@@ -211,6 +224,10 @@ def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -
         first_label=form.first_label,
         resolution=form.resolution,
     )
+    if form.sets is None or answers.predicted is None or answers.label_N is None:
+        return answers
+    inside = sets_of_array(path.name, arrays["sets"], answers.label_N, answers.predicted.values, form.sets)
+    return replace(answers, sets=inside)
 
 
 def _of_columns(path: Path, form: Form) -> Answers:
@@ -227,10 +244,13 @@ def _of_columns(path: Path, form: Form) -> Answers:
     joined = {} if form.human is None else human_labels_of(path, form.human, form.label)
     if joined:
         form = replace(form, needs_labels=False)
+    if form.sets is not None and "set" not in header:
+        raise _no_sets(path, "column 'set'", header)
     by_confidence, of_classes, absent = choose_columns(path, header, form)
     chances = tuple(name for name in ("propensity", "audit") if by_confidence or name not in of_classes)
     known = (form.label, "predicted", "correct", "question", "tag", "version", "confidence_source", *chances)
-    texts = [name for name in dict.fromkeys((*known, form.judge)) if name in header]
+    own = form.judge, "set" if form.sets else None
+    texts = [name for name in dict.fromkeys((*known, *own)) if name in header]
     times = [name for name in ("time",) if name in header]
     table = columns.read(path, ["confidence"] if by_confidence else of_classes, texts, times)
     table.texts.update(joined)
@@ -265,7 +285,8 @@ def _of_columns(path: Path, form: Form) -> Answers:
         )
     if by_confidence:
         confidence = table.numbers["confidence"]
-        return _of_confidence(path, confidence, correct, predicted, labels, groups, header, form.classes, form)
+        answers = _of_confidence(path, confidence, correct, predicted, labels, groups, header, form.classes, form)
+        return _with_sets(path, header, answers, table.texts.get("set"), labels, form.classes, predicted, form)
     assert labels is not None
     scale, note = form.scale or "probabilities", ""
     if scale == "logits":
@@ -280,7 +301,7 @@ def _of_columns(path: Path, form: Form) -> Answers:
     else:
         classes = bare_names(of_classes, labels)
         note = "" if form.classes or scale == "probabilities" else unlabelled_note(classes, labels)
-    return of_probabilities(
+    answers = of_probabilities(
         path.name,
         softmax(check_logits(values_NC, rows=TELLING_ROWS)) if scale == "logits" else both_classes(values_NC),
         labels,
@@ -291,6 +312,37 @@ def _of_columns(path: Path, form: Form) -> Answers:
         note=note,
         first_label=form.first_label,
         resolution=form.resolution,
+    )
+    return _with_sets(path, header, answers, table.texts.get("set"), labels, classes, predicted, form)
+
+
+def _with_sets(
+    path: Path,
+    header: Sequence[str],
+    answers: Answers,
+    cells: Texts | None,
+    labels: Texts | None,
+    classes: tuple[str, ...],
+    predicted: Texts | None,
+    form: Form,
+) -> Answers:
+    """Add the sets of a table to its answers, or a note that they are not read."""
+    if form.sets is None or cells is None:
+        note = "The column set is not read: `trueodds report` measures its coverage if --set-level names the level."
+        return replace(answers, notes=(*answers.notes, note)) if "set" in header else answers
+    if labels is None:
+        raise FileError(
+            f"{path} has no column {form.label!r}, and coverage needs the true class: correct says only whether the"
+            " predicted class is right; add the true class of each answer, or name its column with --label"
+        )
+    options: dict[str, Any] = {"classes": classes, "predicted": predicted, "first": form.first_label}
+    return replace(answers, sets=sets_of_cells(path.name, cells, labels, form.sets, first_row=FIRST, **options))
+
+
+def _no_sets(path: Path, what: str, available: Sequence[str]) -> FileError:
+    return FileError(
+        f"{path} has no {what}, which --set-level needs; it has {column_quotes(available)}. Add the classes of each"
+        " answer's set, or leave out --set-level"
     )
 
 

@@ -19,6 +19,7 @@ from trueodds.reports.table.classes import (
     label_values,
     order_note,
 )
+from trueodds.reports.table.set_rows import SetRows
 from trueodds.sums.inputs import Array, check_top
 from trueodds.sums.positive import CLASSES, PositiveClass
 from trueodds.sums.rounding import EXACT, Resolution, check_steps, checked_rows
@@ -72,6 +73,8 @@ class Answers:
     """Sentences on how the table was read, where the file did not say it."""
     resolution: Resolution = EXACT
     """Resolution of the probabilities, of the whole table."""
+    sets: SetRows | None = None
+    """Conformal sets of the labelled answers, if they were read."""
 
     def __len__(self) -> int:
         return len(self.confidence_N)

@@ -22,9 +22,11 @@ from trueodds.reports.labelling import labelling_of
 from trueodds.reports.options import ReportOptions
 from trueodds.reports.resolution import RoundedFigures, rounded_figures
 from trueodds.reports.schemas import MOST_MINUTES, ClassShares, ExpectedDecisions, Labelling, Report, Unit, Verdict
+from trueodds.reports.schemas.sets import SetCoverage
 from trueodds.reports.slices import slices_of, sources_of, tags_of, trend_of
 from trueodds.reports.table.acting_threshold import acting_threshold, may_act, sample_evenly
 from trueodds.reports.table.judge_figures import judge_figures
+from trueodds.reports.table.set_rows import SetRows, coverage_of
 from trueodds.reports.table.table_content import Answers, positive_rows_of, propensities_of
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS, cell_of
@@ -175,6 +177,8 @@ def report_of_table(
         if rows is None:
             raise FileError(f"{table.source}: --judge needs the rows; report on a file of them, without --engine")
         report.judge = judge_figures(rows.answers, judge, options, positive)
+    if rows is not None and rows.answers.sets is not None:
+        report.sets = _set_coverage(rows.answers, rows.answers.sets, report, options)
     if reference is not None:
         report.class_shares = _class_shares(table, rows, reference, options, positive)
     if report.labelled and rows:
@@ -331,6 +335,17 @@ def _rows_of_classes(fit_rows: Answers, classes: tuple[str, ...]) -> list[Calibr
         )
     p_NC = np.clip(fit_rows.probabilities_NC, 0, 1)
     return [CalibrationRows.of(p_NC[:, own.index(name)]) for name in classes]
+
+
+def _set_coverage(answers: Answers, sets: SetRows, report: Report, options: ReportOptions) -> SetCoverage:
+    """Return the coverage of the table's conformal sets."""
+    tags: list[str | None] = [None] * len(sets.label_L)
+    known_N, choice = answers.labelled_N, report.labelling.choice
+    if answers.groups.tags is not None:
+        tags = [tag for tag, known in zip(answers.groups.tags.as_list(), known_N.tolist(), strict=True) if known]
+    propensity_L = propensities_of(answers)[known_N]
+    is_chosen = choice is not None and choice.warning
+    return coverage_of(sets, propensity_L, tags, is_chosen=is_chosen, confidence=options.level)
 
 
 def _labelling(rows: _RowsOfTable | None, options: ReportOptions) -> Labelling | None:

@@ -16,6 +16,7 @@ from trueodds.reports.schemas import (
     TrendPoint,
 )
 from trueodds.reports.schemas.judge import JudgeFigures, PoweredFigure
+from trueodds.reports.schemas.sets import LevelCoverage
 from trueodds.reports.words import DASH, align, decimal, digits_of, level, percent, period, signed_points, span
 from trueodds.texts import plural
 
@@ -45,6 +46,7 @@ def text_of(report: Report) -> str:
             parts.append(_decisions(report.decisions))
     if report.judge:
         parts.append(_judge_lines(report.judge, report.level))
+    parts += [_set_lines(one) for one in report.sets.levels] if report.sets else []
     parts += [_expected(one) for one in report.expected]
     parts += [] if report.class_shares is None else [_class_shares(report.class_shares)]
     tables = {
@@ -138,6 +140,19 @@ def _expected(expected: ExpectedDecisions) -> list[str]:
         for name, one in named
     ]
     return [*lines, *_cut(align([head, *rows], ">>>>>>>>>"))]
+
+
+def _set_lines(one: LevelCoverage) -> list[str]:
+    """Format the coverage of conformal sets: of all, by the size of the set, by class and by tag."""
+    lines = [f"Sets of level {one.level:.6g}", one.reading]
+    tables = {"classes in the set": one.sizes, "true class": one.classes, "tag": one.tags if len(one.tags) > 1 else []}
+    for name, groups in tables.items():
+        rows = [
+            (group.name, f"{group.labels:,}", percent(group.coverage), span(group.lower, group.upper, "percent"))
+            for group in groups
+        ]
+        lines += ["", *_cut(align([(name, "labels", "covered", level(one.confidence)), *rows], "<>>>"))] if rows else []
+    return lines
 
 
 def _class_shares(shares: ClassShares) -> list[str]:
