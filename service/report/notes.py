@@ -54,6 +54,10 @@ def queue_figures_of(counts: QueueCounts | None, weighted: Sequence[WeightedFigu
     With s the weighted share of skipped answers among the labelled and skipped ones and a the accuracy of the labelled
     ones, the accuracy of all is between a (1 - s) and a (1 - s) + s. The report's own estimate is a, where it has one:
     an estimate outside its bounds would contradict them.
+
+    Args:
+        counts: Drawn answers of the version; None before a draw.
+        weighted: The report's weighted figures of all answers; empty for a report of a part of them.
     """
     if counts is None:
         return None

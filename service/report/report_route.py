@@ -338,7 +338,9 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
     except StoreError as error:
         notes.append(f"The promise to act alone cannot be judged: {error}.")
     labelling = labelling_of(data.sums, options, data.rows, version.reference)
-    if (queue := queue_figures_of(data.queue_counts, labelling.weighted)) is not None:
+    # The counts are of all drawn answers, so an estimate of a part of the answers does not belong to them.
+    of_all = labelling.weighted if query.window.is_everything else ()
+    if (queue := queue_figures_of(data.queue_counts, of_all)) is not None:
         labelling = labelling.model_copy(update={"queue": queue})
         notes += [queue.reading] if queue.skips else []
     report = report_of(

@@ -97,6 +97,28 @@ def test_weighted_figures_are_about_all_answers(client: Client) -> None:
     assert abs(weighted - right) < 0.08 < right - plain
 
 
+@pytest.mark.parametrize("by_time", [False, True])
+def test_bounds_for_skipped_answers_do_not_depend_on_the_window(client: Client, by_time: bool) -> None:
+    """The queue's counts are of all answers, and an estimate of the wrong ones alone is none of them."""
+    truth = observed(client, 200, seed=3, time="2026-01-05T10:00:00Z") | observed(client, 200, seed=4)
+    post(client, "", budget=400, goal="plain")
+    drawn = post(client, "/lease", count=1000, show="prediction")["answers"]
+    predicted = {one["id"]: one["predicted"] for one in drawn}
+    wrong = [id_ for id_ in truth if id_.startswith("m4-")]
+    truth |= {id_: CLASSES[CLASSES.index(predicted[id_]) - 1] for id_ in wrong}
+    ids = [id_ for id_ in truth if id_ not in wrong] + wrong
+    answers = [{"id": id_, **({"skip": True} if k % 5 == 0 else {"label": truth[id_]})} for k, id_ in enumerate(ids)]
+    for part in (answers[:200], answers[200:]):
+        post(client, "/answers", answers=part)
+    whole = client.report(model="mail")
+    queue, weighted = whole["labelling"]["queue"], whole["labelling"]["weighted"][-1]
+    assert queue["lowest_accuracy"] == pytest.approx(0.8 * weighted["accuracy"]) and weighted["accuracy"] > 0.3
+    part = client.report(model="mail", **({"since": "2026-02-01"} if by_time else {"last": 100}))["labelling"]
+    assert part["weighted"][-1]["accuracy"] == 0
+    for field in ("lowest_accuracy", "highest_accuracy"):
+        assert part["queue"][field] == pytest.approx(queue[field], abs=0.01)
+
+
 def test_two_people_get_different_answers_until_a_lease_ends(client: Client) -> None:
     observed(client, 60)
     post(client, "", budget=60, goal="plain")

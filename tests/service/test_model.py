@@ -138,6 +138,19 @@ def test_other_processes_do_not_lengthen_the_time_of_one_thread(folder: Path, mo
     assert min(model._seconds(row, model._one, model._one)) >= 0.01
 
 
+@pytest.mark.parametrize("step", [10.0, 0.01])
+def test_a_thread_time_in_coarse_steps_does_not_count(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, step: float
+) -> None:
+    """Some systems count it in steps of 10 ms. Most timings are then 0."""
+    monkeypatch.setattr("service.models.model.time.thread_time", lambda: step * (time.perf_counter() // step))
+    model = Model.load(folder, 2, inline_seconds=1.0)
+    assert model.inline >= 1
+    monkeypatch.setattr("service.models.model._logits", lambda *of: time.sleep(0.006))
+    assert model._seconds(model.bundle.golden_input(), model._one)[0] >= 0.006
+    assert model._inline(0.0003, model.bundle.golden_input()) == 0
+
+
 def test_one_thread_and_all_give_the_same_scores(folder: Path) -> None:
     model = Model.load(folder, 2)
     images_NHWC = np.random.default_rng(1).integers(0, 256, (5, 4, 4, 1), np.uint8)

@@ -93,7 +93,7 @@ class LabelQueueFigures(BaseModel):
     maturing: int = Field(description="drawn answers whose label counts when their window closes")
     lowest_accuracy: float | None = Field(
         description="weighted accuracy of all answers if all skipped ones were wrong; of the labelled and"
-        " skipped ones before there is a weighted estimate"
+        " skipped ones if the report has no weighted estimate of all answers"
     )
     highest_accuracy: float | None = Field(description="the same if all skipped ones were right")
     reading: str
