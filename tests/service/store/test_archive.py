@@ -436,6 +436,33 @@ async def test_another_file_under_the_name_is_kept(store: Store, tmp_path: Path)
     assert before.keys() <= archived(files_of(tmp_path / "m")).keys()
 
 
+@pytest.mark.parametrize("judged", [False, True])
+async def test_a_file_of_an_earlier_release_lacks_the_columns_of_later_ones(
+    store: Store, tmp_path: Path, judged: bool
+) -> None:
+    """A process of that release was killed before it removed the rows, and the store was upgraded."""
+    from service.predict.stored.archive import _compose
+
+    await store.put_version(version())
+    answers = batch(9)
+    await store.put_predictions(answers)
+    if judged:
+        await store.put_each_judge_label([Label(answers.ids[0], 1)])
+    archive = AnswerArchive(store, str(tmp_path))
+    await store.move_to_archive(BEFORE)
+    archive._id = await store.secret("archive", "12345678")
+    (file,) = await store.read_archive_files()
+    path, made = tmp_path / archive._name(file), tmp_path / "made"
+    await _compose(made, store.read_archive_rows(file), version(), 0.0)
+    path.parent.mkdir(parents=True)
+    pq.write_table(pq.read_table(made).drop_columns(["judge_label"]), path)
+    if judged:  # the file would lose this label
+        with pytest.raises(ArchiveError, match="holds something else"):
+            await archive.run(BEFORE)
+    else:
+        assert await archive.run(BEFORE) == 9
+
+
 async def test_the_rows_of_a_file_that_vanish_are_damage(store: Store, tmp_path: Path) -> None:
     from service.store.rows import StoreError
 
