@@ -50,7 +50,7 @@ def read_shares(request: Recalibration, name: str, version: str, is_in_card: boo
         )
     if shares.refused is not None or shares.withdrawn is not None:
         raise NoClassSharesError(
-            f"{name}/{version}: {shares.reading} Recalibrate on labels instead: trueodds recalibrate"
+            f"{name}/{version}: {shares.reading} Recalibrate on labels instead: trueodds recalibrate --model {name}"
         )
     return report, shares
 
