@@ -165,3 +165,36 @@ def test_some_rows_guide_the_steps_only_under_a_strong_penalty(monkeypatch: pyte
             losses.append(problem.value_and_gradient(np.append(weights, bias_C))[0])
         assert problem._guiding == (guiding or len(labels))
         assert losses[1] == pytest.approx(losses[0], abs=1e-5)
+
+
+def long_tailed(seed: int, rows: int = 1_000, classes: int = 12) -> tuple[Array, Labels]:
+    """Most rows belong to one class, and a quarter of the rows has one or two of some others."""
+    rng = np.random.default_rng(seed)
+    share = (1 + np.arange(classes)) ** -3.0
+    labels = rng.choice(classes, rows, p=share / share.sum())
+    labels[:classes] = np.arange(classes)
+    z: Array = 8 * np.eye(classes)[labels] * rng.gamma(2, 0.5, (rows, 1)) + rng.normal(0, 1.2, (rows, classes))
+    return z, np.where(rng.random(rows) < 0.2, (z + 2 * rng.gumbel(size=z.shape)).argmax(axis=1), labels)
+
+
+@pytest.mark.parametrize("seed", [0, 3, 5])
+@pytest.mark.parametrize(("diagonal", "guiding"), [(0.0, 1_000), (1e-4, 250)])
+def test_rows_that_mislead_do_not_end_the_search(
+    seed: int, diagonal: float, guiding: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The diagonal has a weak penalty or none, and a quarter of the rows does not determine it."""
+    z, labels = long_tailed(seed)
+    x = z - z.mean(axis=1, keepdims=True)
+    penalty_P = penalty(12, 5.0)
+    penalty_P[:144:13] = diagonal
+    penalty_P[144:] = 1e-3
+    monkeypatch.setattr(multinomial, "SEVERAL", 1)
+    losses = []
+    for many in (1 << 30, 1):
+        monkeypatch.setattr(multinomial, "MANY", many)
+        problem = Multinomial(x, labels, "full", penalty_P)
+        first = problem._guiding
+        weights, bias_C = problem.solve(-np.inf, np.inf, "a test")
+        losses.append(problem.value_and_gradient(np.append(weights, bias_C))[0])
+    assert first == guiding and problem._guiding == len(labels)
+    assert losses[1] == pytest.approx(losses[0], abs=1e-5)

@@ -23,7 +23,7 @@ FALL = 1e-4
 """Fall of the loss in nats from which a fit of many parameters takes no further Newton step.
 
 Newton's method converges quadratically: a step that lowers the loss by d leaves about d^2. Steps that some rows guide
-leave about d / 10.
+leave about d / 10, and more if classes have a few rows.
 """
 FIRST = 8
 """One in so many rows belongs to the rough fit that is the start for all."""
@@ -47,8 +47,9 @@ class Multinomial:
     float32.
 
     Loss and gradient are float64 sums over all rows. Products with the Hessian only guide the steps. From `SEVERAL`
-    parameters on they are computed in float32. From `MANY` on, a quarter of the rows is enough for them if the
-    penalty's curvature is `STRONG` times that of the rows. If no step helps, all rows guide in float64.
+    parameters on they are computed in float32. From `MANY` on, a quarter of the rows is enough for them if each
+    parameter has a penalty, and its curvature is `STRONG` times that of the rows. All rows guide if a step lowers the
+    loss by much less than predicted. They guide in float64 if no step helps.
     """
 
     def __init__(self, features_NC: Array, labels_N: Labels, shape: Shape, penalty_P: Array | None = None) -> None:
@@ -83,7 +84,9 @@ class Multinomial:
         low_P[:-classes], high_P[:-classes] = low, high
         fall = FALL if len(self.start_P) >= MANY else 0.0
         try:
-            theta_P = minimise(self, self._first_fit(what), low_P, high_P, what, fall, self._inverse)
+            theta_P = minimise(
+                self, self._first_fit(what), low_P, high_P, what, fall, self._inverse, self._guide_by_all
+            )
         except FitError:
             if self._guide is np.float64 and self._guiding_N is None:
                 raise
@@ -110,12 +113,17 @@ class Multinomial:
         """Return the rows that guide the steps; None: all."""
         rows, classes = self.x_NC.shape
         enough = max(int(GUIDING[0] * rows), GUIDING[1] * classes)
-        if self.shape != "full" or len(self.start_P) < MANY or enough >= rows:
+        # A few rows of a class say little about the curvature of a diagonal entry, which `matrix` does not penalise
+        if self.shape != "full" or len(self.start_P) < MANY or enough >= rows or not self.penalty_P.min() > 0:
             return None
         some_N = _some_rows(rows, enough)
         # The rows' curvature of an entry of W is below the mean square of x times the share of the entry's class
         square = float(np.square(self.x_NC[some_N[:1000]]).mean())
         return some_N if STRONG * square / classes <= 2 * self.penalty_P[1] else None
+
+    def _guide_by_all(self) -> None:
+        """Let all rows guide the steps from now on."""
+        self._guiding_N = None
 
     def _inverse(self) -> KroneckerInverse | None:
         """Return the preconditioner at the last point. None: the diagonal of the Hessian."""

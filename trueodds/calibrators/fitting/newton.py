@@ -16,6 +16,12 @@ TOLERANCE = 1e-9
 CLOSE = 0.25
 """Share of `TOLERANCE` at which the gradient of a step's quadratic model is small enough."""
 ITERATIONS = 200
+TRUSTED = 0.75
+"""Share of the fall that a step's quadratic model predicts from which the model's Hessian is close enough to end on.
+
+If it is 1/k of the true one, the step is k times too long. It then lowers the loss by the share 2 - k of the predicted
+fall, and leaves (k - 1)^2 / k of that.
+"""
 
 Free = npt.NDArray[np.bool_]
 Inverse = Callable[[Array], Array]
@@ -43,13 +49,15 @@ def minimise(
     what: str,
     fall: float = 0.0,
     inverse: Callable[[], Inverse | None] = lambda: None,
+    doubt: Callable[[], None] | None = None,
 ) -> Array:
     """Find the minimum within low <= theta <= high.
 
     Parameters that press against a bound stay there. For the others, preconditioned conjugate gradients give the Newton
     step, which is shortened until the loss falls. The search stops if no component of theta - clip(theta - gradient)
     exceeds 1e-9, or if the loss can fall no further in float64 and none exceeds 1e-6. It also stops after a whole
-    Newton step that lowers the loss by less than `fall`.
+    Newton step that lowers the loss by less than `fall`. If the step's quadratic model predicted a much larger fall
+    (`TRUSTED`), the search calls `doubt` instead, which improves the Hessian, and goes on.
 
     `inverse` returns a preconditioner at the problem's last point, for parameters without bounds. If it returns None,
     the preconditioner is the diagonal of the Hessian.
@@ -80,6 +88,9 @@ def minimise(
                 raise _failure(what, off)
         # Without `fall` the search goes on: rounding may raise the loss, and the gradient still falls
         is_last = fall > 0 and size == 1.0 and value - tried < fall
+        if is_last and doubt is not None and -slope / 2 > max((value - tried) / TRUSTED, fall / 10):
+            is_last = False
+            doubt()
         theta_P, value, gradient_P = tried_P, tried, tried_gradient_P
         if is_last:
             return theta_P
