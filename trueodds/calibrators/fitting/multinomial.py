@@ -35,6 +35,8 @@ ROUGH = 1e-2
 """Fall of the loss in nats from which the fit of some rows takes no further step."""
 KRONECKER = 200_000
 """Rows times parameters from which `KroneckerInverse` is the preconditioner. Below it products with H are cheaper."""
+FEWEST = 100
+"""Parameters from which it is. The diagonal of H needs fewer products for less than ten classes."""
 
 
 class Multinomial:
@@ -127,7 +129,8 @@ class Multinomial:
 
     def _inverse(self) -> KroneckerInverse | None:
         """Return the preconditioner at the last point. None: the diagonal of the Hessian."""
-        if self.shape != "full" or len(self.x_NC) * len(self.start_P) < KRONECKER:
+        parameters = len(self.start_P)
+        if self.shape != "full" or parameters < FEWEST or len(self.x_NC) * parameters < KRONECKER:
             return None
         try:
             return KroneckerInverse(self._guides(), self.penalty_P)
