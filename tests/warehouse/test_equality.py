@@ -15,6 +15,7 @@ import pytest
 
 from tests.warehouse.engines import duckdb_source
 from tests.warehouse.tables import REFUSED, USED, arrow, rounded, usual
+from trueodds import table_sums
 from trueodds.errors import UserError
 from trueodds.reports.table import reading
 from trueodds.reports.table.reading import Form
@@ -189,6 +190,15 @@ def test_rows_of_many_classes_that_need_the_rules_are_refused(value: float, word
         sums_of_source(make(arrow(columns)))
 
 
+def test_columns_that_differ_only_in_case_are_refused(make: Make) -> None:
+    """DuckDB calls the second one `a_1`, and the labels of its class would count as those of the first one."""
+    table = arrow({"A": [0.7, 0.2], "a": [0.3, 0.8], "label": ["A", "a"]})
+    with pytest.raises(UserError, match=r"the columns 'A' and 'a'; .* rename one"):
+        make(table)
+    with pytest.raises(UserError, match=r"the columns 'A' and 'a'; .* rename one"):
+        table_sums(table)
+
+
 def test_another_predicted_class_of_many_is_named(make: Make) -> None:
     columns = usual(40, 101)
     columns["predicted"] = ["class 1"] * 40
@@ -196,14 +206,32 @@ def test_another_predicted_class_of_many_is_named(make: Make) -> None:
         sums_of_source(make(arrow(columns)))
 
 
-def test_a_group_that_was_not_there_before_is_an_error(make: Make) -> None:
-    source = make(arrow(usual()))
+@pytest.mark.parametrize("classes", [3, 101])
+def test_a_group_that_was_not_there_before_is_an_error(classes: int, make: Make) -> None:
+    source = make(arrow(usual(60, classes)))
     plan = plan_of(source, Form())
     if not plan.group_codes:
         pytest.skip("this version of DuckDB adds up groups by their names")
     codes = tuple((name, values[:-1]) for name, values in plan.group_codes)
     with pytest.raises(UserError, match="not there before: the table changed"):
         sums_by_plan(source, replace(plan, group_codes=codes))
+
+
+def test_a_label_that_was_not_there_before_is_an_error_with_a_cure(make: Make) -> None:
+    source = make(arrow(usual(60)))
+    plan = plan_of(source, Form())
+    with pytest.raises(UserError, match=r"a label that was not there before: .* run this again"):
+        sums_by_plan(source, replace(plan, labels=plan.labels[:-1]))
+
+
+@pytest.mark.parametrize("numbers", [(2**64 - 2, 2**64 - 1), (3, 2**63)])
+def test_labels_beyond_the_usual_whole_numbers_count(numbers: tuple[int, int], make: Make, tmp_path: Path) -> None:
+    p_N = np.array([0.7, 0.2, 0.6, 0.9])
+    labels = pa.array([numbers[k] for k in (0, 1, 1, 0)], pa.uint64())
+    columns = {str(numbers[0]): p_N, str(numbers[1]): 1 - p_N, "label": labels}
+    table = pa.table(columns)
+    pq.write_table(table, tmp_path / "rows.parquet")
+    assert_equal(sums_of_source(make(table)).total, sums_of(reading.read(tmp_path / "rows.parquet", Form())))
 
 
 def test_the_search_by_halves_and_the_list_find_each_value() -> None:

@@ -64,10 +64,11 @@ def test_a_connection_of_ibis_keeps_its_settings() -> None:
     table = ibis_table(arrow(usual(50)))
     connection = ibis.get_backend(table)
     connection.raw_sql("SET disabled_optimizers = 'join_order'")
+    connection.raw_sql("SET perfect_ht_threshold = 0")
     trueodds.table_sums(table)
-    names = ("TimeZone", "disabled_optimizers")
+    names = ("TimeZone", "disabled_optimizers", "perfect_ht_threshold")
     settings = [connection.raw_sql(f"SELECT current_setting('{name}')").fetchone()[0] for name in names]
-    assert settings == ["America/New_York", "join_order"]
+    assert settings == ["America/New_York", "join_order", 0]
 
 
 def test_a_nan_between_sound_confidences_is_seen_on_every_connection() -> None:

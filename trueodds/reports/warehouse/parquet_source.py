@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +94,33 @@ def _of_files(pattern: str, connection: Any = None, file_column: str = "") -> Ta
         if len(names) > 1:
             _check_alike(pattern, connection, names)
         table = _view(connection, names, file_column)
+        schema = connection.raw_sql(f"SELECT name FROM parquet_schema([{_quote_names(names[:1])}])").fetchall()
+        check_spellings(pattern, [*(name for (name,) in schema), file_column], table)
     name = pattern if is_url(pattern) or any(sign in pattern for sign in "*?[") else Path(pattern).name
     return TableSource(name, table, EMBEDDED, state=files.state, first_state=state)
+
+
+def check_spellings(source: str, names: Sequence[str], table: Expression) -> None:
+    """Check that DuckDB has renamed no column. It does so with one that differs from another only in case.
+
+    Args:
+        source: Name of the table.
+        names: Names of its columns.
+        table: The table as DuckDB has it.
+
+    Raises:
+        FileError: It has. The labels of that class would count as those of the other one.
+    """
+    if set(table.columns) <= set(names):
+        return
+    first: dict[str, str] = {}
+    for column in names:
+        other = first.setdefault(column.lower(), column)
+        if other != column:
+            raise FileError(
+                f"{source} has the columns {other!r} and {column!r}; DuckDB takes names that differ only in upper and"
+                " lower case as one: rename one of them, or report on the rows without an engine"
+            )
 
 
 def _view(connection: Any, names: list[str], file_column: str) -> Expression:

@@ -33,6 +33,9 @@ from trueodds.reports.warehouse.terms import number
 from trueodds.sums.inputs import MUST_SUM
 from trueodds.texts import plural
 
+_ANEW = "the table changed while it was read; run this again when nothing writes to it"
+"""Cause and cure of a value that was not there at the first look."""
+
 
 def sums_of_source(
     source: TableSource,
@@ -116,6 +119,8 @@ def _problem_of_many(source: TableSource, plan: ReadingPlan) -> FileError:
         else_=ibis.literal(SUM),
     )
     kinds = source.run(bad.select(kind=kind).group_by("kind").aggregate(count=ibis._.count()))
+    if not kinds["kind"]:
+        return _new_group(source, plan)
     first, count = min(zip(kinds["kind"], kinds["count"], strict=True))
     if first in (CHANGED, DISAGREES):
         return _error(source, plan, first, count)
@@ -129,16 +134,18 @@ def _problem(source: TableSource, plan: ReadingPlan) -> FileError:
     bad = rows.filter(rows.problem != 0)
     kinds = source.run(bad.group_by("problem").aggregate(count=bad.count()))
     if not kinds["problem"]:
-        groups = " or ".join(name for name, _ in plan.group_codes)
-        return FileError(
-            f"{source.name} holds a {groups} that was not there before: the table changed while it was read; run this"
-            " again when nothing writes to it"
-        )
+        return _new_group(source, plan)
     kind, count = min(zip(kinds["problem"], kinds["count"], strict=True))
     if kind == SUM:
         off = bad.filter(bad.problem == SUM)
         return _error(source, plan, kind, count, 1 + source.run(off.select(value=off.excess).limit(1))["value"][0])
     return _error(source, plan, kind, count)
+
+
+def _new_group(source: TableSource, plan: ReadingPlan) -> FileError:
+    """Build the error for a table whose rows can all be counted, and whose groups are other ones than before."""
+    groups = " or ".join(name for name, _ in plan.group_codes) or "value"
+    return FileError(f"{source.name} holds a {groups} that was not there before: {_ANEW}")
 
 
 def _error(source: TableSource, plan: ReadingPlan, kind: int, count: int, example: float = math.nan) -> FileError:
@@ -157,7 +164,7 @@ def _error(source: TableSource, plan: ReadingPlan, kind: int, count: int, exampl
         step = plan.resolution.step
         return FileError(f"{many} hold a value in {columns} that is not a multiple of the resolution {step:g}")
     if kind == CHANGED:
-        return FileError(f"{many} hold a label that was not there before: the table changed while it was read")
+        return FileError(f"{many} hold a label that was not there before: {_ANEW}")
     if kind == UNNAMED:
         return FileError(f"{many} have no predicted class; every answer needs one")
     assert kind == DISAGREES

@@ -16,7 +16,7 @@ try:
     import ibis
 
     from trueodds.reports.warehouse.databases import SCHEMES, table_of
-    from trueodds.reports.warehouse.parquet_source import allow_small_keys, connect
+    from trueodds.reports.warehouse.parquet_source import allow_small_keys, check_spellings, connect
     from trueodds.reports.warehouse.plan import Expression
     from trueodds.reports.warehouse.summing import sums_of_source
     from trueodds.reports.warehouse.table_source import EMBEDDED, EngineError, TableSource, naming
@@ -100,9 +100,11 @@ def source_of(table: Any) -> TableSource:
     import pyarrow
 
     with naming(f"the {kind}", EMBEDDED):
-        connection = connect()
-        connection.con.register("answers", pyarrow.table(table))
-        return TableSource(f"the {kind}", connection.table("answers"), EMBEDDED)
+        connection, rows = connect(), pyarrow.table(table)
+        connection.con.register("answers", rows)
+        answers = connection.table("answers")
+        check_spellings(f"the {kind}", rows.column_names, answers)
+        return TableSource(f"the {kind}", answers, EMBEDDED)
 
 
 def _of_ibis(table: Expression) -> TableSource:
@@ -131,9 +133,8 @@ def _of_ibis(table: Expression) -> TableSource:
 def _settings(connection: Any) -> Iterator[None]:
     """Give a connection of the user the settings that the sums need, for a while (see `connect`)."""
     names = ("TimeZone", "disabled_optimizers", "perfect_ht_threshold")
-    zone, disabled, bits = (
-        connection.raw_sql(f"SELECT current_setting('{name}')").fetchone()[0] or "" for name in names
-    )
+    zone, disabled, bits = (connection.raw_sql(f"SELECT current_setting('{name}')").fetchone()[0] for name in names)
+    disabled = disabled or ""
     both = ",".join(filter(None, [disabled, "statistics_propagation"]))
     try:
         connection.raw_sql("SET TimeZone = 'UTC'")

@@ -16,6 +16,8 @@ from trueodds.sums.fine import COARSE, FINE_EDGES
 
 _BLOCK = 128
 _UNROLLED = 8
+_LARGEST = 2**63 - 1
+"""Largest whole number of the usual type of 64 bits."""
 
 
 def number(value: float) -> Expression:
@@ -132,14 +134,17 @@ def _is_shift(values: Sequence[tuple[Any, int]]) -> bool:
     """Return whether the meanings are the values minus a constant, without gaps."""
     ordered = sorted(values)
     shifts = {value - meaning for value, meaning in ordered}
-    return bool(ordered) and len(shifts) == 1 and ordered[-1][0] - ordered[0][0] == len(ordered) - 1
+    is_whole = bool(ordered) and len(shifts) == 1 and ordered[-1][0] - ordered[0][0] == len(ordered) - 1
+    return is_whole and ordered[-1][0] <= _LARGEST
 
 
 def _equals(column: Expression, value: Any) -> Expression:
     """Return whether a column holds a value."""
     if column.type().is_boolean():
         return column if value else ~column
-    return column == (number(value) if column.type().is_floating() else ibis.literal(value))
+    if column.type().is_floating():
+        return column == number(value)
+    return column == ibis.literal(value, "uint64" if isinstance(value, int) and value > _LARGEST else None)
 
 
 @ibis.udf.scalar.builtin(name="list_position")  # type: ignore[untyped-decorator]
