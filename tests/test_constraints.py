@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from importlib.metadata import distributions, requires
@@ -127,7 +128,10 @@ def test_the_environment_is_the_pinned_one() -> None:
     The extra `engines` is not part of it: its tests are skipped where its packages cannot be had.
     """
     versions = pinned("constraints", ".".join(map(str, sys.version_info[:3])))
-    installed = {canonicalize_name(package.metadata["Name"]): Version(package.version) for package in distributions()}
+    # Not of sys.path: setuptools adds the packages that it carries to it when it is imported.
+    folders = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
+    packages = distributions(path=sorted(folders))
+    installed = {canonicalize_name(package.metadata["Name"]): Version(package.version) for package in packages}
     installed = {name: version for name, version in installed.items() if name not in ("pip", PROJECT["name"])}
     differing = [
         f"{name} {installed.get(name, 'is missing')} ({versions.get(name, 'not pinned')})"

@@ -164,6 +164,7 @@ def test_the_work_of_an_ensemble_and_of_sharp_steps() -> None:
     assert work(sam=0.05) == pytest.approx(2 * work())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("leaves", [{"members": 2}, {"snapshots": 2, "schedule": "cosine"}])
 def test_an_ensemble_is_one_bundle(leaves: dict[str, Any], workspace: Path) -> None:
     """From training to the bundle that a service loads: one graph, one calibrator, and golden rows of the pool."""

@@ -219,6 +219,7 @@ def imports_torch(path: Path) -> bool:
     return any(name.partition(".")[0] in ("torch", "torchvision") for name in imports(path))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [

@@ -19,6 +19,7 @@ from tests.conftest import ROOT, copy_tree, run
 from tests.training_runs import plan
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("method", "leaves"),
     [

@@ -53,6 +53,7 @@ def drawn(p_NC: Array, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     return labels_N
 
 
+@pytest.mark.full
 def test_a_drifted_model_gets_a_better_calibrator_and_says_so_in_its_card(tmp_path: Path) -> None:
     promise = ActAlone.of_text("threshold=.9,risk=.05,confidence=.95")
     served = Bundle.load(write_bundle(tmp_path / "served", act_alone=promise))
@@ -83,6 +84,7 @@ def test_a_drifted_model_gets_a_better_calibrator_and_says_so_in_its_card(tmp_pa
     assert again.version == made.version, "equal labels, equal cards"
 
 
+@pytest.mark.full
 def test_conformal_sets_are_fitted_again_on_labels_of_their_own(tmp_path: Path) -> None:
     settings = SetSettings.of("aps", {"levels": [0.9, 0.8]})
     served = Bundle.load(write_bundle(tmp_path / "served", sets=settings))
@@ -108,6 +110,7 @@ def test_conformal_sets_are_fitted_again_on_labels_of_their_own(tmp_path: Path) 
     assert any("has conformal sets. They do not apply to this version" in note for note in without.card.notes)
 
 
+@pytest.mark.full
 def test_the_served_calibrator_stays_where_nothing_is_better() -> None:
     choices = [choose(Temperature(SERVED), *answers(600, SERVED, seed), ["temperature"]) for seed in range(12)]
     assert sum(choice.better for choice in choices) <= 3
@@ -146,6 +149,7 @@ def label(service: httpx.Client, count: int, truth: float, seed: int, served: fl
     return str(answer["version"])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("chosen", [False, True])
 def test_only_a_random_sample_of_labels_gives_reference_rows_by_class(tmp_path: Path, chosen: bool) -> None:
     """The labels of the most confident answers have other scores in each class than all answers."""

@@ -138,6 +138,7 @@ def test_from_answers_without_labels_to_a_version_that_labels_promote(
         assert "temperature" in typed("recalibrate", "--candidates", "platt")
 
 
+@pytest.mark.full
 def test_three_classes_by_the_labelled_answers_of_before(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +192,7 @@ def test_three_classes_by_the_labelled_answers_of_before(
     assert nll(corrected, new[1]) < nll(np.exp(new[0]), new[1]) - 0.1
 
 
+@pytest.mark.full
 def test_labels_that_contradict_and_shares_without_a_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(1)
     known = scores(ROWS, 0.5, rng)
@@ -212,6 +214,7 @@ def test_labels_that_contradict_and_shares_without_a_change(tmp_path: Path, caps
         assert open_models(tmp_path / "models").version_of("tiny", "recalibrated") is None
 
 
+@pytest.mark.full
 def test_versions_without_scores_by_class_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serving(tmp_path) as (service, first):
         where = ("--url", str(service.base_url), "--models", str(tmp_path / "models"), "--prior-shift")
@@ -231,6 +234,7 @@ def test_versions_without_scores_by_class_are_refused(tmp_path: Path, capsys: py
             dataclasses.replace(request, prior_shift=False, since="2026-01-01")
 
 
+@pytest.mark.full
 def test_answers_of_another_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The correction is a file for that server, and applies to the probabilities that it sent."""
     rng = np.random.default_rng(1)

@@ -53,6 +53,7 @@ def test_breast_cancer_is_learned_in_seconds(cancer: DataSet, tmp_path: Path) ->
     assert trained.settings["net"] == {"name": "mlp", "width": 64, "depth": 2, "dropout": 0.1}
 
 
+@pytest.mark.full
 def test_the_bundle_takes_raw_features(finished: Path) -> None:
     bundle, model = Bundle.load(finished / "artifacts/bundle"), Model.load(finished / "artifacts/bundle", threads=1)
     assert bundle.card.input.kind == "vector" and bundle.card.classes == ["high", "low"]

@@ -35,6 +35,7 @@ def data(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.full
 def test_rows_and_truths_arrive(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     open_models(tmp_path / "models").publish(write_labels(tmp_path / "bundle").directory)
     with server(tmp_path) as (service, _):

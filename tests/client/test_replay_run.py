@@ -94,6 +94,7 @@ def test_a_replay_ends_with_the_reader_of_its_lines(folder: Path) -> None:
         process.stderr.close()
 
 
+@pytest.mark.full
 def test_what_arrives_is_what_the_seed_says(folder: Path) -> None:
     """Counts, accuracy and ECE of the live report against the same stream worked out here; with keys and a tag."""
     (folder / "keys").write_text("\n".join(made := [hashed_keys.make()[0], hashed_keys.make()[0]]))

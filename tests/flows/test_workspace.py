@@ -44,6 +44,7 @@ def snapshot(home: Path) -> tuple[str, str, str]:
     return tuple(run(["git", *words], home).stdout for words in (["status", "--porcelain"], ["stash", "list"], ["log"]))  # type: ignore[return-value]
 
 
+@pytest.mark.full
 def test_a_checkout_with_the_callers_changes_and_other_parameters(home: Path) -> None:
     (home / "pipeline" / "new.py").write_text("NEW = 1\n")
     (home / "trueodds" / "errors.py").write_text("CHANGED = 1\n")
@@ -122,6 +123,7 @@ def test_a_path_out_of_the_checkout_becomes_absolute(home: Path) -> None:
         opened(home, run_name="two", path=".")
 
 
+@pytest.mark.full
 def test_without_git_a_copy_without_what_was_built(home: Path) -> None:
     shutil.rmtree(home / ".git")
     for ignored in (
@@ -223,6 +225,7 @@ def test_a_kept_workspace_that_is_of_no_use_is_made_again(home: Path, tmp_path: 
     assert run(["git", "status", "--porcelain"], moved).stdout == "?? pipeline/new.py\n"
 
 
+@pytest.mark.full
 def test_a_kept_copy_without_git_follows_too(home: Path) -> None:
     shutil.rmtree(home / ".git")
     place = kept(home)

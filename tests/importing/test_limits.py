@@ -73,6 +73,7 @@ def test_a_loop_that_does_not_end(place: Path, capfd: pytest.CaptureFixture[str]
     assert sorted(path.name for path in place.iterdir()) == ["m.onnx", "rows.npz"]
 
 
+@pytest.mark.full
 def test_a_model_that_takes_too_much_memory(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     greedy(place / "m.onnx")
     assert command(*WORDS, "--memory", 0.7, trusted=False) == 1
@@ -84,6 +85,7 @@ def test_a_model_that_takes_too_much_memory(place: Path, capfd: pytest.CaptureFi
     assert sorted(path.name for path in place.iterdir()) == ["m.onnx", "rows.npz"]
 
 
+@pytest.mark.full
 def test_files_as_they_should_be_and_garbage(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """What is printed is the process's, too; a second import replaces the first one's files."""
     Linear().write(place / "m.onnx")

@@ -104,6 +104,7 @@ def test_a_place_that_cannot_be_imported_is_an_error(place: str, own: None) -> N
         code.load(place)
 
 
+@pytest.mark.full
 def test_a_table_of_names_with_a_place_needs_no_torch() -> None:
     program = (
         "import sys; from pipeline import methods;"

@@ -49,6 +49,7 @@ def test_a_part_that_learns_nothing_leaves_the_run_as_it_is_bit_for_bit(
     assert kept == plain.history[-1] and set(meta.history[-1]) - set(kept) > {"outer_before", "outer_after"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "method",
     ["flg_sece", "ce_meta_dece", "focal+learned_smoothing", "ce+mmce+learned_weights", "ce+mdca+learned_histogram"],
@@ -69,6 +70,7 @@ def test_a_killed_run_goes_on_to_the_same_net(
         assert torch.equal(one, other), name
 
 
+@pytest.mark.full
 def test_what_was_learned_is_told(digits: DataSet, workspace: Path, tmp_path: Path) -> None:
     result = run(digits, tmp_path / "c", "flg_sece", every=2)
     meta, first, last = result.settings["meta"], result.history[0], result.history[-1]

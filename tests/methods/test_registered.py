@@ -102,6 +102,7 @@ def plan(method: str = "poly1", net: str | None = "linear") -> Plan:
     return plan_of(training, "wine", "vector", held_out=False)
 
 
+@pytest.mark.full
 def test_they_stand_in_every_list(own: Path) -> None:
     assert {"poly1", "poly1_smooth"} <= set(methods.names()) and nets.names("vector")[-1] == "linear"
     assert ("poly1", "epsilon=1.0", "Leng et al. 2022; from odds-own 1.0") in methods_table()

@@ -153,6 +153,7 @@ def fitted(z_N: np.ndarray, y_N: np.ndarray) -> np.ndarray:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("mean", "spread", "fit_rows", "answers"),
     [(0.0, 1.0, 0, 400), (-4.0, 1.0, 0, 5_000), (0.0, 4.0, 60, 2_000), (-1.0, 1.0, 300, 5_000)],

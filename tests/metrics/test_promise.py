@@ -54,6 +54,7 @@ def test_however_a_stream_is_cut_it_is_the_same_to_the_last_bit() -> None:
     assert state == whole and np.array_equal(np.concatenate(parts), log_e_N)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("risk", RISKS)
 def test_kept_promises_alarm_in_1_of_20_at_most(risk: float) -> None:
     wrong_RN = np.random.default_rng(5).random((300, 1500)) < risk

@@ -175,9 +175,8 @@ def test_bodies_cut_in_the_middle(running: Service) -> None:
     assert "Traceback" not in running.log()
 
 
-@pytest.mark.parametrize(
-    "kinds", [("trailers", "requests"), pytest.param(tuple(floods.FLOODS), marks=pytest.mark.full)]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("kinds", [("trailers", "requests"), tuple(floods.FLOODS)])
 def test_floods_do_not_slow_the_others(running: Service, kinds: tuple[str, ...]) -> None:
     for kind in kinds:
         outcome = floods.flood(running, kind, 1)

@@ -147,6 +147,7 @@ def test_a_restart_keeps_the_report(folder: Path) -> None:
         assert client.get("/calibration-report").json() == before
 
 
+@pytest.mark.full
 def test_ready_after_a_bundle_is_published(tmp_path: Path) -> None:
     with server(tmp_path) as (client, _):
         assert client.get("/health/ready").status_code == 503
@@ -155,6 +156,7 @@ def test_ready_after_a_bundle_is_published(tmp_path: Path) -> None:
         assert len(predict(client, pictures(1))) == 1
 
 
+@pytest.mark.full
 def test_refusals_reach_clients_that_are_still_sending_or_never_do(folder: Path) -> None:
     """urllib closes the connection after an answer, and does not look for one before everything is sent."""
     with server(folder, "--max-body-bytes", "2000000", "--body-seconds", "1") as (client, _):

@@ -337,6 +337,7 @@ def test_a_topic_that_is_not_there_is_named_with_the_nearest(kafka: Kafka, url: 
         consumer.end()
 
 
+@pytest.mark.full
 def test_a_cluster_that_is_away_is_waited_for(url: str) -> None:
     kafka = Kafka("127.0.0.1:9", True, None)  # type: ignore[arg-type]  # nothing listens there
     consumer = Running(kafka, url, {"answers": ANSWERS}, ConsumerPlan())

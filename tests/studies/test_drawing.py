@@ -105,6 +105,7 @@ def test_the_page_holds_all_that_a_study_found(tmp_path: Path) -> None:
     assert all((tmp_path / "out" / name).read_bytes() == data for name, data in again.items())
 
 
+@pytest.mark.full
 def test_two_workers_write_one_report_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both would write study.parquet.part: the second found it renamed by the first."""
     inside, most, write = list[int](), list[int](), measuring.write

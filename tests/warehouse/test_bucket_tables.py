@@ -26,6 +26,8 @@ from trueodds.reports.warehouse.partitions import PartitionedTable, sums_of_part
 from trueodds.reports.warehouse.planning import plan_of
 from trueodds.reports.warehouse.summing import sums_by_plan, sums_of_source
 
+pytestmark = pytest.mark.full
+
 ANSWERS = "s3://bucket/some/answers/*.parquet"
 
 

@@ -29,6 +29,8 @@ from trueodds.reports.warehouse.label_join import open_with_labels
 from trueodds.reports.warehouse.parquet_source import open_source
 from trueodds.reports.warehouse.summing import sums_of_source
 
+pytestmark = pytest.mark.full
+
 SLOW: dict[str, set[str]] = {
     "postgres": {"thousandths", "many"},
     "clickhouse": set(USED) - {"two classes", "edges", "fine edges", "ties", "one column", "confidences"},

@@ -166,6 +166,7 @@ def assert_close(mine: Any, theirs: Any) -> None:
         assert mine == theirs
 
 
+@pytest.mark.full
 def test_sums_of_many_classes_are_those_of_python(make: Make, tmp_path: Path) -> None:
     columns = usual(150, 130)
     found = sums_of_source(make(arrow(columns)), trend="day")
@@ -182,6 +183,7 @@ NEAR = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("value", "words"), NEAR.values(), ids=NEAR)
 def test_rows_of_many_classes_that_need_the_rules_are_refused(value: float, words: str, make: Make) -> None:
     columns = usual(40, 101)
@@ -199,6 +201,7 @@ def test_columns_that_differ_only_in_case_are_refused(make: Make) -> None:
         table_sums(table)
 
 
+@pytest.mark.full
 def test_another_predicted_class_of_many_is_named(make: Make) -> None:
     columns = usual(40, 101)
     columns["predicted"] = ["class 1"] * 40
@@ -206,6 +209,7 @@ def test_another_predicted_class_of_many_is_named(make: Make) -> None:
         sums_of_source(make(arrow(columns)))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("classes", [3, 101])
 def test_a_group_that_was_not_there_before_is_an_error(classes: int, make: Make) -> None:
     source = make(arrow(usual(60, classes)))
@@ -247,11 +251,13 @@ def test_the_search_by_halves_and_the_list_find_each_value() -> None:
     assert rows["code"] == [-2, -1, 2, 1, 0, -2, -2] and rows["unseen"] == [9, 7, 2, 1, 0, 9, 9]
 
 
+@pytest.mark.full
 def test_rounded_rows_of_many_classes_are_refused(make: Make) -> None:
     with pytest.raises(UserError, match=r"rounded to steps of 0\.001\. It has 101 columns"):
         sums_of_source(make(arrow(rounded(3, 101, 300))))
 
 
+@pytest.mark.full
 def test_order_of_many_numbered_classes_is_checked(make: Make) -> None:
     p_NC = np.random.default_rng(2).dirichlet(np.full(101, 0.1), 300)
     probabilities: dict[str, Any] = {f"{k} of 101": p_NC[:, k] for k in range(101)}
@@ -274,6 +280,7 @@ def test_rows_add_up_in_numpys_order() -> None:
         assert own == p_NC.sum(axis=1).tolist()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["usual", "two classes", "hundredths of two", "confidences", "ties"])
 def test_one_aggregate_and_one_for_each_table_make_equal_sums(name: str, make: Make) -> None:
     columns, positive = USED[name]

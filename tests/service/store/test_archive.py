@@ -487,6 +487,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[buckets.Store]:
         yield bucket
 
 
+@pytest.mark.full
 async def test_a_bucket(store: Store, bucket: buckets.Store, tmp_path: Path) -> None:
     """S3 with conditional writes: refused, away, back, and read back."""
     await filled(store)
