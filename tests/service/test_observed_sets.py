@@ -248,7 +248,7 @@ def test_a_table_may_have_sets(client: Client, form: str) -> None:
             client, parquet_of({"id": ids, "set": kinds[form], **dict(zip(CLASSES, p_NC.T, strict=True))}), PARQUET
         )
     assert (found["stored"], found["failed"]) == (40, 0)
-    body = {"observations": [], "classes": CLASSES, **WHOSE}
+    body: dict[str, Any] = {"classes": CLASSES, **WHOSE}
     body["observations"] = [
         {"id": id_, "probabilities": p, "set": members}
         for id_, p, members in zip(ids, p_NC.tolist(), sets, strict=True)
