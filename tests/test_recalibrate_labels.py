@@ -79,6 +79,10 @@ def test_from_labels_to_served_curves(tmp_path: Path, capsys: pytest.CaptureFixt
         assert rows.labels == NAMES and 380 < len(rows) <= 400
         assert np.isnan(rows.truth_NL).mean() == pytest.approx(0.3, abs=0.05)
         assert len(client.label_truths("tagger", first, last=50)) == 50
+        report = client.label_report("tagger", first, since="2026-01-01", level=0.9)
+        assert (report.n, report.level, [one.name for one in report.by_label]) == (len(rows), 0.9, [*NAMES])
+        with pytest.raises(CallError, match="no answers to yes/no questions are stored of 'cat'"):
+            client.label_report("cat")
         with pytest.raises(CallError, match=r"read them with client\.label_truths"):
             client.labelled("tagger", first)
         with pytest.raises(CallError, match=r"read its labels with client\.labelled"):

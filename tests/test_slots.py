@@ -250,6 +250,24 @@ def test_a_shadow_of_an_observed_model_is_another_candidate_beside_another_versi
         observed.judge(replace(together, slot="recalibrated"), desk, directly)
 
 
+@pytest.mark.parametrize("work", [judge, recalibrate])
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"promote": "now"}, "promote=now given"),
+        ({"promote": "now", "promote_net": "when-better"}, "promote=now and promote_net=when-better given"),
+        ({"displace": True, "prior_shift": True}, "displace given"),
+    ],
+)
+def test_nothing_is_promoted_on_another_server(
+    models: PublishedModels, monkeypatch: pytest.MonkeyPatch, work: Any, given: dict[str, Any], words: str
+) -> None:
+    elsewhere = Versions(None, (), {"desk": ("1",), "desk~shadow": ("2",)}, ())
+    monkeypatch.setattr(Stub, "versions", lambda self: elsewhere)
+    with pytest.raises(ConfigError, match=f"{words}; allowed only for a model of this service"):
+        work(request(models, model="desk", **given))
+
+
 def test_what_answers_is_not_judged_beside_itself(models: PublishedModels) -> None:
     before = roles(models)
     for slot in SLOTS:

@@ -74,10 +74,11 @@ def recalibrate(request: Recalibration, call: Call = directly) -> RecalibrationO
         BundleError: There is no such model or version, or the calibrator under judgement is for another net.
         CallError: The service does not answer, or refuses.
         DisagreementError: The service serves another folder, or has labels of other classes.
-        ConfigError: A candidate is unknown.
+        ConfigError: A candidate is unknown, or an option promotes or displaces a version of another server.
         FitError: No candidate can be fitted.
     """
     if model := RemoteModel.of(request):
+        model.check(request)
         return (observed.correct if request.prior_shift else observed.recalibrate)(request, model, call)
     check_folder(request)
     name = request.model_name()
@@ -99,11 +100,13 @@ def judge(request: Recalibration, call: Call = directly) -> RecalibrationOutcome
 
     Raises:
         BundleError: Nothing is under judgement, or a candidate has other inputs or classes.
-        ConfigError: A version or shadow is given for a model of this service, or a slot for a model of another server.
+        ConfigError: A version or shadow is given for a model of this service. Or a slot, or an option that promotes or
+            displaces, is given for a model of another server.
         CallError: The service does not answer, or refuses.
         DisagreementError: The service serves another folder, or has labels of other classes.
     """
     if model := RemoteModel.of(request):
+        model.check(request)
         return observed.judge(request, model, call)
     if given := [name for name in ("version", "shadow") if getattr(request, name) is not None]:
         raise ConfigError(

@@ -60,6 +60,28 @@ class RemoteModel:
         """
         return _named_or_newest(self.name, "version", name, self.versions)
 
+    def check(self, request: Recalibration) -> None:
+        """Check that the request has no option that changes what the other server serves.
+
+        Raises:
+            ConfigError: It promotes or displaces a version.
+        """
+        given = [
+            option
+            for option, is_given in {
+                f"promote={request.promote}": request.promote == "now",
+                f"promote_net={request.promote_net}": request.promote_net != "never",
+                "displace": request.displace,
+            }.items()
+            if is_given
+        ]
+        if given:
+            raise ConfigError(
+                f"{' and '.join(given)} given; allowed only for a model of this service. Another server serves"
+                f" {self.name}, so nothing can be promoted or displaced here: leave it out, and load the calibrator or"
+                " the better version on that server"
+            )
+
     def shadow(self, name: str | None) -> str:
         """Return the named shadow, or the newest without a name.
 

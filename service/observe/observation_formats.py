@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
+
+import orjson
 
 from service.bulk.lines import CsvLines, JsonLines, number, whole_number
 from service.errors import Refusal, ServiceError
@@ -29,14 +32,16 @@ from trueodds.texts import alike, as_name, short
 
 DEFAULT_KEYS = tuple(field.name for field in fields(CallDefaults) if field.name != "now_ms")
 """Keys of a JSON body for all rows, beside `observations`."""
-TABLE = tuple(name for name in ALLOWED if name not in ("probabilities", "logits", "logprobs", "votes", "set"))
+SET = "set"
+"""Column of conformal sets, unless a class has this name."""
+TABLE = tuple(name for name in ALLOWED if name not in ("probabilities", "logits", "logprobs", "votes"))
 """Columns of a table that are not classes."""
 NO_CLASSES = ("label", "correct")
 """Columns for true labels in other tables. They are not taken for classes."""
 COLUMNS = (
     "a header with id, and either a column per class, named like it, or confidence (or verbalised) and predicted (or"
-    " index); optionally model, version, tag, time, propensity and confidence_source. Send true labels to"
-    " POST /feedback"
+    " index); optionally model, version, tag, time, propensity, confidence_source and set. Send true labels"
+    " to POST /feedback"
 )
 
 
@@ -220,9 +225,11 @@ def json_lines(defaults: CallDefaults) -> JsonLines[Observation]:
 def csv_lines(defaults: CallDefaults, form: str) -> CsvLines[Observation]:
     """Return a reader of observations in CSV: a column of `form` numbers per class, or confidence and predicted."""
 
+    table = tuple(name for name in TABLE if name != SET) if SET in (defaults.classes or ()) else TABLE
+
     def read(row: int, cells: dict[str, str]) -> Observation | Refusal:
-        value: dict[str, Any] = {name: cells[name] for name in TABLE if cells.get(name)}
-        names = tuple(name for name in cells if name not in TABLE)
+        value: dict[str, Any] = {name: cells[name] for name in table if cells.get(name)}
+        names = tuple(name for name in cells if name not in table)
         try:
             if names:
                 held = [name for name in names if cells[name] or form != "logprobs"]
@@ -231,30 +238,62 @@ def csv_lines(defaults: CallDefaults, form: str) -> CsvLines[Observation]:
             for name, read_cell in _NUMBERS.items():
                 if name in value:
                     value[name] = read_cell(name, value[name])
+            if SET in value:
+                value[SET] = set_of_cell(value[SET])
         except ValueError as error:
             return bad_row(row, cells["id"], str(error))
         return observation_of(row, value, defaults)
 
-    return CsvLines(header_of, read, COLUMNS)
+    return CsvLines(partial(header_of, table=table), read, COLUMNS)
 
 
-def header_of(cells: list[str]) -> list[str] | None:
+def set_of_cell(cell: str) -> list[Any]:
+    """Return the classes of a set in a cell: a list in JSON.
+
+    Raises:
+        RowError: The cell holds something else.
+    """
+    try:
+        found = orjson.loads(cell)
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, list):
+        expected = """expected a list of class names in JSON, such as ["a", "b"] or []"""
+        cure = " If set is a class, give the names of all classes in ?classes=" if _is_number(cell) else ""
+        raise RowError(f"set is {short(cell)}; {expected}.{cure}")
+    return found
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        number(SET, cell)
+    except ValueError:
+        return False
+    return True
+
+
+def header_of(cells: list[str], table: Sequence[str] = TABLE) -> list[str] | None:
     """Return the keys for a table's columns; None if they are not those of observations.
 
     Keys may be spelled differently (ID, Predicted); see `names.alike`. A column that can be a class is a class.
     """
-    keys = {written: key for key, written in alike(TABLE, cells).items()}
+    keys = {written: key for key, written in alike(table, cells).items()}
     as_keys = [keys.get(cell, cell) for cell in cells]
     names = (
-        as_keys if set(as_keys) <= set(TABLE) else [keys[cell] if keys.get(cell) == "id" else cell for cell in cells]
+        as_keys if set(as_keys) <= set(table) else [keys[cell] if keys.get(cell) == "id" else cell for cell in cells]
     )
-    return names if is_header(names) else None
+    return names if is_header(names, table) else None
 
 
-def is_header(cells: list[str]) -> bool:
-    """Return whether the names are those of a table of observations."""
+def is_header(cells: list[str], table: Sequence[str] = TABLE) -> bool:
+    """Return whether the names are those of a table of observations.
+
+    Args:
+        cells: Names of the columns.
+        table: Names that are not classes.
+    """
     names, unique = set(cells), len(set(cells)) == len(cells)
-    classes = [name for name in cells if name not in TABLE]
+    classes = [name for name in cells if name not in table]
     numbers = len(names & {"confidence", "verbalised"}) == 1
     answers = not classes and numbers and ("predicted" in names) != ("index" in names)
     of_classes = len(classes) >= 2 and not names & {"confidence", "verbalised", "predicted", "index", *NO_CLASSES}

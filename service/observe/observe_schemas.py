@@ -74,7 +74,7 @@ RESOLUTION = (
     " service infers the step from the first call with rows that do not sum to 1; until then probabilities are exact."
 )
 SET_LEVEL = (
-    "Level of the rows' conformal sets (`set`, in JSON and NDJSON), such as 0.9. Give it with the version's first"
+    "Level of the rows' conformal sets (`set`), such as 0.9. Give it with the version's first"
     " answer. The report then has their coverage, and an alarm watches it."
 )
 SET_ROWS = (

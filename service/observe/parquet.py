@@ -18,8 +18,8 @@ from service.bulk.lines import Row
 from service.errors import ServiceError
 from service.http.error_answers import bad_row
 from service.ids import MAX_ID
-from service.observe.observation import CallDefaults, Form, NamedNumbers, Observation, observation_of
-from service.observe.observation_formats import COLUMNS, TABLE, is_header
+from service.observe.observation import CallDefaults, Form, NamedNumbers, Observation, RowError, observation_of
+from service.observe.observation_formats import COLUMNS, SET, TABLE, is_header, set_of_cell
 from service.predict.decoding import ByteBudget
 from trueodds.processes.confined import Readers
 from trueodds.processes.pieces import ConfinedError, Piece
@@ -84,7 +84,7 @@ class ParquetFiles:
 
     async def _read(self, body: bytes, defaults: CallDefaults, form: Form) -> AsyncGenerator[list[Row[Observation]]]:
         limits = {"rows": ROWS, "most_values": MOST_VALUES, "most_bytes": MOST_BYTES}
-        pieces = self._readers.read(body, cells=TABLE, lists=LISTS, **limits)
+        pieces = self._readers.read(body, cells=TABLE, lists=LISTS, sets=SET, **limits)
         blocks, coming = _blocks(pieces, defaults, form), asyncio.Future[Any]()
         coming.set_result(None)
         try:
@@ -107,7 +107,7 @@ def _blocks(pieces: Iterator[Piece], defaults: CallDefaults, form: Form) -> Iter
     try:
         for piece in pieces:
             if "columns" in piece.head:
-                _check_columns(piece.head["columns"])
+                _check_columns(piece.head["columns"], has_class_set=piece.head["set_is_number"])
                 continue
             rows = enumerate(_values(piece, form), number)
             yield [_row(number, value, defaults) for number, value in rows]
@@ -122,19 +122,26 @@ def _blocks(pieces: Iterator[Piece], defaults: CallDefaults, form: Form) -> Iter
         raise ServiceError(status, code, message, retry_after=1 if status == 503 else None) from None
 
 
-def _check_columns(names: list[str]) -> None:
+def _check_columns(names: list[str], *, has_class_set: bool) -> None:
+    table = tuple(name for name in TABLE if name != SET) if has_class_set else TABLE
     lists, others = [name for name in names if name in LISTS], [name for name in names if name not in LISTS]
-    with_lists = len(lists) == 1 and len(set(others)) == len(others) and {"id"} <= set(others) <= set(TABLE)
-    if not with_lists and (lists or not is_header(others)):
+    with_lists = len(lists) == 1 and len(set(others)) == len(others) and {"id"} <= set(others) <= set(table)
+    if not with_lists and (lists or not is_header(others, table)):
         message = f"the Parquet file has the columns {quotes(names)}; expected {COLUMNS}"
         raise ServiceError(422, "invalid_header", f"{message}. Put lists of numbers in probabilities or logits")
 
 
 def _row(number: int, value: dict[str, Any], defaults: CallDefaults) -> Row[Observation]:
+    id_ = value.get("id")
+    known_id = id_[:MAX_ID] if isinstance(id_, str) else None
     for name, cell in value.items():
         if type(cell) is dict:  # cells are never dicts; this is a problem that the reader reports
-            id_ = value.get("id")
-            return number, bad_row(number, id_[:MAX_ID] if isinstance(id_, str) else None, f"{name} {cell['problem']}")
+            return number, bad_row(number, known_id, f"{name} {cell['problem']}")
+    if isinstance(value.get(SET), str):
+        try:
+            value[SET] = set_of_cell(value[SET])
+        except RowError as error:
+            return number, bad_row(number, known_id, str(error))
     return number, observation_of(number, value, defaults)
 
 
@@ -149,8 +156,19 @@ def _values(piece: Piece, form: Form) -> Iterator[dict[str, Any]]:
         columns[form] = [NamedNumbers(names, numbers_C) for numbers_C in next(arrays)]
     if head["lists"]:
         columns[head["lists"]] = _lists(next(arrays), next(arrays))
+    if head["members"] is not None:
+        columns[SET] = _sets(head["members"], next(arrays), next(arrays))
     for cells in zip(*columns.values(), strict=True):
         yield {name: cell for name, cell in zip(columns, cells, strict=True) if cell is not None}
+
+
+def _sets(texts: list[Any], at: npt.NDArray[np.int32], lengths_N: npt.NDArray[np.int64]) -> list[Any]:
+    """Return the classes of each set, None without a set. A class that is no text is a problem of its row."""
+    members = [None if k < 0 else texts[k] for k in at.tolist()]
+    ends = np.cumsum(lengths_N.clip(0)).tolist()
+    lengths = lengths_N.tolist()
+    sets = [None if n < 0 else members[end - n : end] for n, end in zip(lengths, ends, strict=True)]
+    return [next((one for one in found or () if type(one) is dict), found) for found in sets]
 
 
 def _lists(numbers: npt.NDArray[np.float64], lengths_N: npt.NDArray[np.int64]) -> list[Any]:

@@ -37,18 +37,27 @@ class TextColumn(NamedTuple):
 
 
 def read(
-    body: bytes, *, cells: Sequence[str], lists: Sequence[str], rows: int, most_values: int, most_bytes: int
+    body: bytes,
+    *,
+    cells: Sequence[str],
+    lists: Sequence[str],
+    sets: str,
+    rows: int,
+    most_values: int,
+    most_bytes: int,
 ) -> Iterator[Piece]:
     """Yield the names of the columns, then blocks of at most `rows` rows.
 
     The head of a block is `{"rows", "cells": {name: JSON values}, "texts": {name: TextColumn.values}, "numbers": names,
-    "lists": name or none}`. Its arrays are the `TextColumn.at_N` of each text column, then the numbers. These are
-    either all other columns as N x C, or the concatenated lists and the length of each list, -1 for none.
+    "lists": name or none, "members": TextColumn.values or none}`. Its arrays are the `TextColumn.at_N` of each text
+    column, then the numbers. These are either all other columns as N x C, or the concatenated lists and the length of
+    each list, -1 for none. Then come the members of all sets as `TextColumn.at_N`, and the length of each set.
 
     Args:
         body: The file.
         cells: Columns that are not numbers of classes.
         lists: Columns of lists of numbers.
+        sets: Column of sets: lists of texts, or a text. If it holds numbers, it is the column of a class.
         rows: Largest number of rows in a block.
         most_values: Largest number of values in all columns.
         most_bytes: Largest uncompressed size of all columns, in bytes.
@@ -62,12 +71,15 @@ def read(
         _check_size(metadata, sizes, most_values, most_bytes)
         small = [name for name in cells if name != "id" and 0 < sizes.get(name, 0) <= DICTIONARY_BYTES]
         file = parquet.ParquetFile(pyarrow.BufferReader(body), read_dictionary=small, pre_buffer=False)
-        names = file.schema_arrow.names
-        yield Piece({"columns": names}, [])
-        _check_types(file.schema_arrow, cells, lists)
+        schema = file.schema_arrow
+        is_number = any(field.name == sets and _is_number(field.type) for field in schema)
+        if is_number:
+            cells = [name for name in cells if name != sets]
+        yield Piece({"columns": schema.names, "set_is_number": is_number}, [])
+        _check_types(schema, cells, lists, sets)
         width = sum(chunk.num_values for chunk in _chunks(metadata)) // max(1, metadata.num_rows)
         for batch in file.iter_batches(max(1, min(rows, BLOCK_VALUES // max(1, width))), use_threads=False):
-            yield _block(batch, cells, lists)
+            yield _block(batch, cells, lists, sets)
     except (ArrowException, OSError) as error:
         if isinstance(error, MemoryError):
             raise
@@ -97,9 +109,13 @@ def _check_size(metadata: parquet.FileMetaData, sizes: dict[str, int], most_valu
             raise ConfinedError("too_large", message)
 
 
-def _check_types(schema: pyarrow.Schema, cells: Sequence[str], lists: Sequence[str]) -> None:
+def _check_types(schema: pyarrow.Schema, cells: Sequence[str], lists: Sequence[str], sets: str) -> None:
     for field in schema:
-        if field.name in cells:
+        if field.name == sets and sets in cells:
+            allowed = "lists of texts, or lists in JSON as text"
+            sound = _is_text(field.type) or (_is_list(field.type) and _is_text(field.type.value_type))
+            sound = sound or types.is_null(field.type)
+        elif field.name in cells:
             allowed, sound = "a text, a number or a time", _is_cell(field.type)
         elif field.name in lists:
             allowed, sound = "lists of numbers", _is_list(field.type) and _is_number(field.type.value_type)
@@ -129,13 +145,17 @@ def _is_cell(kind: pyarrow.DataType) -> bool:
     return _is_text(kind) or _is_number(kind) or any(is_kind(kind) for is_kind in plain)
 
 
-def _block(batch: pyarrow.RecordBatch, cells: Sequence[str], lists: Sequence[str]) -> Piece:
+def _block(batch: pyarrow.RecordBatch, cells: Sequence[str], lists: Sequence[str], sets: str) -> Piece:
     head: dict[str, Any] = {"rows": batch.num_rows, "cells": {}, "texts": {}, "numbers": [], "lists": None}
+    head["members"] = None
     arrays, numbers, of_lists = list[npt.NDArray[Any]](), list[npt.NDArray[np.float64]](), list[npt.NDArray[Any]]()
+    of_sets = list[npt.NDArray[Any]]()
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if name in lists:
-            lengths = column.value_lengths().fill_null(-1).to_numpy().astype(np.int64)
-            head["lists"], of_lists = name, [_numbers(column.flatten()), lengths]
+            head["lists"], of_lists = name, [_numbers(column.flatten()), _lengths(column)]
+        elif name == sets and _is_list(column.type):
+            head["members"], at_M = _texts(column.flatten())
+            of_sets = [at_M, _lengths(column)]
         elif name not in cells:
             head["numbers"].append(name)
             numbers.append(_numbers(column))
@@ -146,7 +166,13 @@ def _block(batch: pyarrow.RecordBatch, cells: Sequence[str], lists: Sequence[str
             head["cells"][name] = _cells(column)
     if numbers:
         arrays.append(np.stack(numbers, axis=1))
-    return Piece(head, arrays + of_lists)
+    return Piece(head, arrays + of_lists + of_sets)
+
+
+def _lengths(column: pyarrow.Array) -> npt.NDArray[np.int64]:
+    """Return the length of each list, -1 for none."""
+    lengths: npt.NDArray[np.int64] = column.value_lengths().fill_null(-1).to_numpy().astype(np.int64)
+    return lengths
 
 
 def _numbers(column: pyarrow.Array) -> npt.NDArray[np.float64]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
 from service.errors import ServiceError
 from service.http import parameters
@@ -18,7 +19,12 @@ PREDICTION_ID = "x-prediction-id"
 
 
 def _number(value: Any) -> Any:
-    return table.number(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    try:
+        return table.number(value)
+    except ValueError:
+        raise PydanticCustomError("number", "expected a number, such as 0.9") from None
 
 
 class PredictOptions(BaseModel):

@@ -58,6 +58,7 @@ from trueodds.reports import (
     tags_of,
     trend_of,
 )
+from trueodds.reports.labelling import choice_of
 from trueodds.reports.resolution import RoundedFigures, rounded_figures_of_sums
 from trueodds.reports.schemas import NO_TAG, Check, Maturing, Verdict
 from trueodds.reports.schemas.alarm import ActingAlone, Advice, Alarm
@@ -259,8 +260,10 @@ def acting_of(data: ReportData, version: Version, settings: Settings) -> ActingA
     )
 
 
-def sets_of(data: ReportData, version: Version, settings: Settings, report: Report) -> SetCoverage | None:
+def sets_of(data: ReportData, version: Version, settings: Settings) -> SetCoverage | None:
     """Return the report's part about conformal sets, over all answers so far; None without sets.
+
+    The choice of labels is tested over all answers too, because the report may be about a part of them.
 
     Raises:
         StoreError: The evidence about the sets is damaged.
@@ -268,7 +271,7 @@ def sets_of(data: ReportData, version: Version, settings: Settings, report: Repo
     if not version.set_rules:
         return None
     state = CoverageState.read(data.coverage, version.set_rules, settings)
-    choice, corrected = report.labelling.choice, data.corrected_block is not None
+    choice, corrected = choice_of(data.all_sums), data.corrected_block is not None
     return set_coverage(
         state, version.classes, is_chosen=choice is not None and choice.warning, has_corrections=corrected
     )
@@ -386,7 +389,7 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
     report.judge = data.judge
     report.held, report.maturing = held_of(data.held_labels), maturing
     try:
-        report.sets = sets_of(data, version, settings, report)
+        report.sets = sets_of(data, version, settings)
     except StoreError as error:
         report.cautions.append(f"The coverage of the sets cannot be judged: {error}.")
     return report

@@ -181,6 +181,11 @@ class LabelRules:
 
     def _hold(self, row: int, label: Label) -> Outcome | Refusal:
         """Hold a label with the caller's own id and a known model until its prediction arrives."""
+        served = [key for key, version in self._versions.items() if version.model == label.model]
+        if label.model is not None and not served:
+            names = sorted({version.model for version in self._versions.values()})
+            message = f"unknown model {short(label.model)}; known are {', '.join(names) or 'none yet'}"
+            return Refusal(row, label.id, "unknown_model", message)
         if is_generated(label.id) or label.model is None or not storable(label.id):
             message = f"no prediction has the id {short(label.id)}; use an id that /predict returned"
             if is_generated(label.id):
@@ -191,11 +196,6 @@ class LabelRules:
             elif label.model is None:
                 message += ". To send a label before its prediction, use an id of your own and add its model"
             return Refusal(row, label.id, "unknown_id", message)
-        served = [key for key, version in self._versions.items() if version.model == label.model]
-        if not served:
-            models = ", ".join(sorted({version.model for version in self._versions.values()})) or "none yet"
-            message = f"unknown model {short(label.model)}; known are {models}"
-            return Refusal(row, label.id, "unknown_model", message)
         fitting = [names for key in reversed(served) if (names := self._names(key)).index(label.label) is not None]
         if not fitting:
             return self._unknown_class(row, label, self._versions[served[-1]].classes)

@@ -24,6 +24,7 @@ from tests.service.test_process import server
 from tests.service.tiny_bundle import write_bundle
 from trueodds.bundle import BundleError, LabelBundle, open_models
 from trueodds.client import CallError
+from trueodds.reports.table.multilabel import MultilabelReport
 
 QUESTIONS = [f"tagger-{name}" for name in NAMES]
 OFFSETS = np.array([-0.5, 0.0, 0.25])
@@ -99,6 +100,9 @@ def test_the_live_report_is_the_offline_one(client: Client) -> None:
     assert [one["more_than_chance"] for one in live["by_label"]] == [
         one["more_than_chance"] for one in offline["by_label"]
     ]
+    read = MultilabelReport.read(live)
+    assert str(read).startswith(f"tagger: {live['n']} rows, 3 labels, {live['pairs']} known truths; intervals at 95%")
+    assert read.reading == live["reading"] and read.to_dict()["by_label"] == live["by_label"]
     for label, name in enumerate(QUESTIONS):
         one = client.read("/calibration-report", model=name)
         known_N = ~np.isnan(truth_NL[:, label])
@@ -176,6 +180,13 @@ def test_a_logit_that_is_not_finite_is_refused(tmp_path: Path) -> None:
         words = client.refusal("/predict", {"instances": [[0, 0], [300, 300]]})
         assert words.startswith("row 1: the model's logits are not finite (-inf)")
         assert len(client.predict([[0, 0]])) == 1
+
+
+def test_a_truth_of_an_unknown_question_names_the_questions(client: Client) -> None:
+    """The id is right; the question lacks the name of the model."""
+    (one, *_), *_ = answered(client, rows(1))
+    words = client.refusal("/feedback", {"id": one, "question": "snow", "label": True}, 404)
+    assert words.startswith("unknown model 'snow'; known are tagger-fog, tagger-rain, tagger-snow.")
 
 
 def test_truths_may_come_first(client: Client) -> None:

@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from service.bulk.lines import CSV
+from service.observe.parquet import PARQUET
 from service.predict.stored.archive import AnswerArchive
 from service.store.work.statements import Query, Work
 from tests.service.app_client import Client
+from tests.service.bodies import parquet_of
 from tests.service.hooks import until
 from trueodds.calibrators.conformal import SetRule, coverage_floor, rank_of
 from trueodds.client.observations import observation_rows, shared_options
@@ -207,6 +211,90 @@ def test_bad_sets_are_refused_by_row(client: Client) -> None:
     assert "other/1 has none; give their level (set_level)" in refusal(
         client, {"set": ["ham"]}, model="other", version="1"
     )
+
+
+def bulk(client: Client, body: bytes | str, media_type: str, **query: Any) -> dict[str, Any]:
+    options: dict[str, Any] = {**WHOSE, "classes": ",".join(CLASSES), "set_level": 0.9, "set_rows": 500, **query}
+    options = {name: value for name, value in options.items() if value is not None}
+    sent = client.post("/observe", content=body, headers={"content-type": media_type}, params=options)
+    assert sent.status_code == 200, sent.text
+    tree: dict[str, Any] = sent.json()
+    return tree
+
+
+def csv_of(ids: list[str], p_NC: Any, cells: list[str]) -> str:
+    file = io.StringIO()
+    rows = zip(ids, *p_NC.T.tolist(), cells, strict=True)
+    csv.writer(file).writerows([("id", *CLASSES, "set"), *rows])
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("form", ["csv", "lists", "large lists", "texts"])
+def test_a_table_may_have_sets(client: Client, form: str) -> None:
+    """The same answers as JSON are known afterwards, so the sets are the same."""
+    p_NC, y_N, sets = drawn(40)
+    sets[3] = []
+    ids = [f"r{n}" for n in range(40)]
+    cells = [json.dumps(members) for members in sets]
+    if form == "csv":
+        found = bulk(client, csv_of(ids, p_NC, cells), CSV)
+    else:
+        kinds: dict[str, Any] = {
+            "lists": pa.array(sets, pa.list_(pa.string())),
+            "large lists": pa.array(sets, pa.large_list(pa.dictionary(pa.int32(), pa.string()))),
+            "texts": pa.array(cells),
+        }
+        found = bulk(
+            client, parquet_of({"id": ids, "set": kinds[form], **dict(zip(CLASSES, p_NC.T, strict=True))}), PARQUET
+        )
+    assert (found["stored"], found["failed"]) == (40, 0)
+    body: dict[str, Any] = {"classes": CLASSES, **WHOSE}
+    body["observations"] = [
+        {"id": id_, "probabilities": p, "set": members}
+        for id_, p, members in zip(ids, p_NC.tolist(), sets, strict=True)
+    ]
+    assert client.send("/observe", body)["already_known"] == 40
+    label(client, y_N)
+    assert level_of(client, 40)["hits"] == sum(CLASSES[y] in one for one, y in zip(sets, y_N, strict=True))
+
+
+def test_bad_sets_of_a_table_are_refused_by_row(client: Client) -> None:
+    p_NC = np.full((6, 3), 1 / 3)
+    ids = [f"r{n}" for n in range(6)]
+    bad = ['["ham"]', "", "ham", '["eggs"]', '["ham", "ham"]', "0.25"]
+    expected = {
+        1: "the row has no set",
+        2: "set is 'ham'; expected a list of class names in JSON",
+        3: "set holds 'eggs'; mail/7 has the classes",
+        4: "expected a list of different class names",
+        5: "If set is a class, give the names of all classes in ?classes=",
+    }
+
+    def check(found: dict[str, Any], first: int) -> None:
+        assert (found["stored"] + found["already_known"], found["failed"]) == (1, 5)
+        messages = {problem["row"] - first: problem["message"] for problem in found["problems"]}
+        assert messages.keys() == expected.keys()
+        assert not [n for n, words in expected.items() if words not in messages[n]], messages
+
+    check(bulk(client, csv_of(ids, p_NC, bad), CSV), 2)
+    columns = {"id": ids, **dict(zip(CLASSES, p_NC.T, strict=True))}
+    texts = pa.array([cell or None for cell in bad])
+    check(bulk(client, parquet_of({**columns, "set": texts}), PARQUET), 0)
+    lists = [["ham"], None, [None], ["eggs"], ["ham", "ham"], ["x" * 5000]]
+    expected |= {2: "expected a list of different class names", 5: "set has 5,000 bytes; the limit is 4,096"}
+    check(bulk(client, parquet_of({**columns, "set": pa.array(lists, pa.list_(pa.string()))}), PARQUET), 0)
+    numbers = parquet_of({**columns, "set": pa.array([[1]] * 6, pa.list_(pa.int64()))})
+    query = {**WHOSE, "classes": ",".join(CLASSES), "set_level": 0.9}
+    refused = client.post("/observe", content=numbers, headers={"content-type": PARQUET}, params=query)
+    assert refused.status_code == 422 and "expected lists of texts, or lists in JSON as text" in refused.text
+
+
+def test_a_column_of_numbers_may_be_a_class_named_set(client: Client) -> None:
+    whose: dict[str, Any] = {"model": "names", "version": "1", "classes": "set,no", "set_level": None, "set_rows": None}
+    assert bulk(client, "id,set,no\na,0.7,0.3\n", CSV, **whose)["stored"] == 1
+    body = parquet_of({"id": ["b"], "set": [0.7], "no": [0.3]})
+    assert bulk(client, body, PARQUET, **whose | {"classes": None})["stored"] == 1
+    assert bulk(client, "id,predicted,confidence,set\nc,x,0.6,0.7\n", CSV, **whose | {"classes": None})["failed"] == 1
 
 
 def test_a_class_with_the_name_of_a_source_is_no_source(client: Client) -> None:

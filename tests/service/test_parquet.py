@@ -14,7 +14,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from service.observe.observation_formats import TABLE
+from service.observe.observation_formats import SET, TABLE
 from service.observe.parquet import LISTS, MEMORY, PARQUET
 from tests.service.app_client import Client
 from tests.service.bodies import parquet_of
@@ -74,7 +74,7 @@ def test_a_file_that_ends_its_reader_is_refused_and_nobody_elses(watched: Client
 def test_damaged_files_are_refused_or_read(watched: Client) -> None:
     """Some hundred random changes: a reader may die, never more. benchmarks/faults sends 10,000 over HTTP."""
     readers = Readers("service.observe.parquet_file:read", seconds=5.0, memory=MEMORY)
-    options = {"cells": TABLE, "lists": LISTS, "rows": 2000, "most_values": 10**6, "most_bytes": 2**30}
+    options = {"cells": TABLE, "lists": LISTS, "sets": SET, "rows": 2000, "most_values": 10**6, "most_bytes": 2**30}
     rng, body, found = np.random.default_rng(0), good(count=8), Counter[str]()
     try:
         for _ in range(300):

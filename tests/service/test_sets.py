@@ -129,7 +129,9 @@ def test_the_same_request_gets_the_same_set(serve: Serve) -> None:
     assert all(one["repeated"] for one in again)
 
 
-@pytest.mark.parametrize(("level", "words"), [("1", "set = '1'"), ("0", "set = '0'"), ("x", "set = 'x'")])
+@pytest.mark.parametrize(
+    ("level", "words"), [("1", "set = '1'"), ("0", "set = '0'"), ("x", "set = 'x': expected a number, such as 0.9")]
+)
 def test_levels_that_are_refused(serve: Serve, level: str, words: str) -> None:
     answer = serve(sets=LAC).post(f"/predict?set={level}", json={"instances": pictures(1)})
     assert answer.status_code == 422 and words in answer.json()["error"]["message"]
@@ -229,6 +231,9 @@ def test_labels_chosen_by_confidence_have_no_coverage_at_any_door(serve: Serve) 
     assert one["how"] == "refused" and "chosen by confidence" in one["reading"]
     shown = [line for line in client.get("/metrics").text.splitlines() if line.startswith("trueodds_sets_coverage{")]
     assert len(shown) == 1 and shown[0].endswith(" NaN")
+    for part_of_all in ({"last": 50}, {"class": CLASSES[0]}):
+        (found,) = client.report(model="tiny", **part_of_all)["sets"]["levels"]
+        assert (found["how"], found["coverage"], found["labels"]) == ("refused", None, 100)
 
 
 @pytest.mark.parametrize("chances", [(1.0, 0.1), (0.1, 1.0)])

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from trueodds.cli import Subparsers
-from trueodds.cli.tables import OptionsError, add_form, check_bins_and_level, form_of
+from trueodds.cli.tables import OptionsError, add_form, check_bins_and_level, form_of, rule_of_sets
 
 EXAMPLES = (
     "compare old.csv new.csv",
     "compare old.npz new.npz newer.npz --json compared.json",
     "compare old.csv new.csv --positive malignant",
+    "compare old.csv new.csv --set-level 0.9",
 )
 
 
@@ -30,6 +32,9 @@ def add_parser(commands: Subparsers) -> None:
     parser.add_argument("--bins", type=int, default=15, help="bins of confidence: a divisor of 3,000 (default: 15)")
     words = "confidence level of the intervals (default: 0.95)"
     parser.add_argument("--level", type=float, default=0.95, help=words)
+    words = "level of the conformal sets in the column set of each table (an .npz: the array sets); their coverage and"
+    words += " size are compared too"
+    parser.add_argument("--set-level", type=float, metavar="P", help=words)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all numbers as JSON")
 
 
@@ -38,16 +43,20 @@ def run(arguments: argparse.Namespace) -> int:
     from trueodds.files import write_text
     from trueodds.reports.table import reading
     from trueodds.reports.table.comparing import of_nets
-    from trueodds.reports.table.matching import ids_of, nets_of
+    from trueodds.reports.table.comparing_sets import compare_sets
+    from trueodds.reports.table.matching import common_rows, ids_of, nets_of
 
     _check(arguments)
-    names = _names(arguments.tables)
-    tables = {name: reading.read(path, form_of(arguments)) for name, path in zip(names, arguments.tables, strict=True)}
+    names, form = _names(arguments.tables), replace(form_of(arguments), sets=rule_of_sets(arguments))
+    tables = {name: reading.read(path, form) for name, path in zip(names, arguments.tables, strict=True)}
     ids = {name: ids_of(path) for name, path in zip(names, arguments.tables, strict=True)}
-    nets, notes = nets_of(tables, ids, arguments.positive)
+    rows, notes = common_rows(tables, ids)
+    nets, more = nets_of(tables, rows, arguments.positive)
     read = [f"{name}: {note}" for name, of in tables.items() for note in filter(None, [*of.notes, of.read_as])]
     of = {name: [net] for name, net in nets.items()}
-    comparison = of_nets(of, bins=arguments.bins, level=arguments.level, notes=[*notes, *read])
+    comparison = of_nets(of, bins=arguments.bins, level=arguments.level, notes=[*notes, *more, *read])
+    if form.sets is not None:
+        comparison = replace(comparison, sets=compare_sets(tables, rows, level=arguments.level))
     print(comparison)
     if arguments.json:
         write_text(arguments.json, json.dumps(comparison.as_dict(), indent=2) + "\n")

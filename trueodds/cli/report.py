@@ -22,12 +22,12 @@ from trueodds.cli.tables import (
     costs_of,
     file_path,
     form_of,
+    rule_of_sets,
 )
 from trueodds.processes.choices import ALERT_THRESHOLD, MOST_RATIO, TOLERANCE, Binning, ReportBy, TrendUnit
 from trueodds.texts import hide_password
 
 if TYPE_CHECKING:
-    from trueodds.calibrators.conformal import SetRule
     from trueodds.reports.options import ReportOptions
     from trueodds.reports.table.reading import Form
     from trueodds.reports.table.summed import TableSums
@@ -198,30 +198,8 @@ def _table(arguments: argparse.Namespace) -> ReportTable:
 def _form(arguments: argparse.Namespace) -> Form:
     """Return the form of the answers, with a judge's and human labels, and with the rule of their sets."""
     return replace(
-        form_of(arguments), judge=arguments.judge, human=arguments.human_labels, sets=_rule_of_sets(arguments)
+        form_of(arguments), judge=arguments.judge, human=arguments.human_labels, sets=rule_of_sets(arguments)
     )
-
-
-def _rule_of_sets(arguments: argparse.Namespace) -> SetRule | None:
-    """Return the rule of the sets of --set-level; None without it.
-
-    Raises:
-        OptionsError: The level is not in (0, 1), or the number of rows is not positive or given without a level.
-    """
-    level, rows = arguments.set_level, arguments.set_rows
-    if rows is not None and level is None:
-        raise OptionsError(
-            f"--set-rows {rows} without --set-level: give the level of the sets, such as --set-level 0.9"
-        )
-    if level is None:
-        return None
-    if not 0 < level < 1:
-        raise OptionsError(f"--set-level is {level!r}; allowed is (0, 1), such as 0.9")
-    if rows is not None and rows < 1:
-        raise OptionsError(f"--set-rows is {rows}; allowed are whole numbers from 1")
-    from trueodds.calibrators.conformal import SetRule
-
-    return SetRule.of_level(level, rows or 0)
 
 
 def _fit_rows(arguments: argparse.Namespace) -> Answers | None:

@@ -13,6 +13,7 @@ from trueodds.sums.resolution_option import add_resolution, resolution_of
 from trueodds.texts import hide_password
 
 if TYPE_CHECKING:
+    from trueodds.calibrators.conformal import SetRule
     from trueodds.metrics import Costs
     from trueodds.processes.choices import Binning, TrendUnit
     from trueodds.reports.table.reading import Form
@@ -125,6 +126,28 @@ def form_of(arguments: argparse.Namespace) -> Form:
         positive=arguments.positive,
         resolution=resolution_of(arguments),
     )
+
+
+def rule_of_sets(arguments: argparse.Namespace) -> SetRule | None:
+    """Return the rule of the sets of --set-level; None without it. Not every command has --set-rows.
+
+    Raises:
+        OptionsError: The level is not in (0, 1), or the number of rows is not positive or given without a level.
+    """
+    level, rows = arguments.set_level, getattr(arguments, "set_rows", None)
+    if rows is not None and level is None:
+        raise OptionsError(
+            f"--set-rows {rows} without --set-level: give the level of the sets, such as --set-level 0.9"
+        )
+    if level is None:
+        return None
+    if not 0 < level < 1:
+        raise OptionsError(f"--set-level is {level!r}; allowed is (0, 1), such as 0.9")
+    if rows is not None and rows < 1:
+        raise OptionsError(f"--set-rows is {rows}; allowed are whole numbers from 1")
+    from trueodds.calibrators.conformal import SetRule
+
+    return SetRule.of_level(level, rows or 0)
 
 
 def check_bins_and_level(arguments: argparse.Namespace, binning: Binning = "width") -> None:

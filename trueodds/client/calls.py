@@ -51,6 +51,7 @@ from trueodds.texts import plural, short
 if TYPE_CHECKING:
     from trueodds.reports.display.live import LiveReport
     from trueodds.reports.schemas.alarm import Alarm, Watched
+    from trueodds.reports.table.multilabel import MultilabelReport
 
 NPY = "application/x-npy"
 ROW_BYTES = 3_500_000
@@ -483,6 +484,36 @@ class Calls:
 
         read, path = LiveReport.model_validate, "/calibration-report"
         return self._endpoint.read(read, "GET", path, query={**query, "format": "json"})
+
+    @Call
+    def label_report(
+        self,
+        model: str | None = None,
+        version: str | None = None,
+        *,
+        since: datetime | str | None = None,
+        level: float | None = None,
+    ) -> Steps[MultilabelReport]:
+        """Read the live report of a model with independent labels: each label, and all together.
+
+        Its values are those of `trueodds.report(..., multilabel=True)` on the same rows. `print`, `save` and `plot`
+        work in the same way.
+
+        Args:
+            model: Model that answers all questions of an input. Default: the one for calls that name none.
+            version: Version of a model that the service runs. Default: that of the last answer.
+            since: Only answers given since then (ISO 8601, UTC if without an offset).
+            level: Confidence level of the intervals. Default: 0.95.
+
+        Raises:
+            CallError: The service refused the request or did not answer, or there is no answer with a truth.
+        """
+        # deferred: it imports scipy, which most clients do not need
+        from trueodds.reports.table.multilabel import MultilabelReport
+
+        query = {"model": model, "version": version, "level": level}
+        query["since"] = since.isoformat(timespec="milliseconds") if isinstance(since, datetime) else since
+        return self._endpoint.read(MultilabelReport.read, "GET", "/multi-label-report", query=query)
 
     @Call
     def page(self, **query: Unpack[ReportQuery]) -> Steps[bytes]:

@@ -19,8 +19,24 @@ LEVEL = 0.05
 """Significance level after Holm's correction."""
 ERROR, NLL, BRIER, SQUARED = "error_rate", "nll", "brier", "squared_calibration_error"
 MEASURES = (ERROR, NLL, BRIER, SQUARED)
-WORDS = {ERROR: "error", NLL: "NLL", BRIER: "Brier score", SQUARED: "squared calibration error"}
-SCALES = {ERROR: (100, " points", 2), NLL: (1, "", 4), BRIER: (1, "", 4), SQUARED: (1e4, " squared points", 2)}
+SET_COVERAGE, SET_SIZE = "set_coverage", "set_size"
+"""Measures of conformal sets. `differences` does not test them."""
+WORDS = {
+    ERROR: "error",
+    NLL: "NLL",
+    BRIER: "Brier score",
+    SQUARED: "squared calibration error",
+    SET_COVERAGE: "coverage of the sets",
+    SET_SIZE: "size of the sets",
+}
+SCALES = {
+    ERROR: (100, " points", 2),
+    NLL: (1, "", 4),
+    BRIER: (1, "", 4),
+    SQUARED: (1e4, " squared points", 2),
+    SET_COVERAGE: (100, " points", 2),
+    SET_SIZE: (1, " classes", 3),
+}
 """Factor, unit and decimals of each measure in sentences."""
 ONE_SEED = "one seed, which compares two nets, not two methods"
 

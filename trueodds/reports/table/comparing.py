@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,9 @@ from trueodds.sums.rounding import Given, Resolution, checked_rows, resolution_o
 from trueodds.sums.sums import CalibrationSums
 from trueodds.sums.two_columns import label_indices
 from trueodds.texts import plural
+
+if TYPE_CHECKING:
+    from trueodds.reports.table.comparing_sets import SetComparison
 
 CROWDED = 0.9
 """Share of a model's rows in one bin from which on a note says so."""
@@ -71,7 +74,7 @@ class ComparedDifference:
     model: str
     baseline: str
     measure: str
-    """One of error_rate, nll, brier or squared_calibration_error."""
+    """One of error_rate, nll, brier, squared_calibration_error, set_coverage or set_size."""
     value: float
     lower: float
     upper: float
@@ -106,6 +109,8 @@ class ModelComparison:
     models: list[ComparedModel]
     differences: list[ComparedDifference]
     notes: list[str]
+    sets: SetComparison | None = None
+    """Comparison of conformal sets, if the tables have them and their level is given."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return all numbers as a dict that JSON can hold."""
@@ -115,7 +120,8 @@ class ModelComparison:
         table = align(self._table(), "<" + ">" * len(self.models))
         sentences = [f"- {one.sentence}" for one in self.differences]
         title = f"{plural(self.rows, 'labelled row')}, the same for all models; intervals at {100 * self.level:.6g}%"
-        return "\n\n".join("\n".join(part) for part in ([title, *table], sentences, self.notes))
+        of_sets = [[str(self.sets)]] if self.sets else []
+        return "\n\n".join("\n".join(part) for part in ([title, *table], sentences, self.notes, *of_sets))
 
     def _table(self) -> list[list[str]]:
         def with_floor(name: str) -> list[str]:

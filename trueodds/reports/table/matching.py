@@ -53,15 +53,14 @@ def ids_of(path: Path) -> list[str] | None:
     return ids
 
 
-def nets_of(
-    tables: Mapping[str, Answers], ids: Mapping[str, Sequence[str] | None], positive: str | None = None
-) -> tuple[dict[str, ModelRows], list[str]]:
-    """Return the rows that have a label in every table, in one order, and sentences about rows left out.
+def common_rows(
+    tables: Mapping[str, Answers], ids: Mapping[str, Sequence[str] | None]
+) -> tuple[dict[str, Rows], list[str]]:
+    """Return the positions of the rows that have a label in every table, in one order, and sentences about others.
 
     Args:
         tables: Answers by the name of their model.
         ids: The ids of each table's rows, or None.
-        positive: The class of two whose probability is compared.
 
     Raises:
         FileError: Only some tables have ids, the numbers of rows differ without ids, no row is common, or labels of the
@@ -75,6 +74,20 @@ def nets_of(
         notes.append(f"{plural(int((~labelled_N).sum()), 'row')} without a label in every table left out.")
     rows = {name: row_N[labelled_N] for name, row_N in rows.items()}
     _check_labels(tables, rows, ids)
+    return rows, notes
+
+
+def nets_of(
+    tables: Mapping[str, Answers], rows: Mapping[str, Rows], positive: str | None = None
+) -> tuple[dict[str, ModelRows], list[str]]:
+    """Return the scores of the rows of each table, and a sentence if some have no probabilities of all classes.
+
+    Args:
+        tables: Answers by the name of their model.
+        rows: Positions of the common labelled rows in each table; see `common_rows`.
+        positive: The class of two whose probability is compared.
+    """
+    notes = []
     full = all(answers.probabilities_NC is not None for answers in tables.values())
     if not full and positive is None:
         notes.append(NO_PROBABILITIES)

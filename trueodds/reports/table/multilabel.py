@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -69,9 +69,25 @@ class MultilabelReport(DisplayedReport):
     design_effect: float
     """Variance of the pooled gap, divided by that of independent pairs."""
     source: str = ""
-    """Name of the file."""
+    """Name of the file, or of the model of a service."""
     notes: tuple[str, ...] = ()
     """Notes about the rows."""
+
+    @classmethod
+    def read(cls, tree: Mapping[str, Any]) -> Self:
+        """Build the report from a service's answer to `GET /multi-label-report`.
+
+        Raises:
+            LookupError, TypeError, ValueError: The answer has another form.
+        """
+        plain = {name: tree[name] for name in ("n", "labels", "pairs", "level", "binning", "design_effect")}
+        return cls(
+            **plain,
+            whole=PositiveFigures.model_validate(tree["whole"]),
+            by_label=[LabelFigures.model_validate(one) for one in tree["by_label"]],
+            source=tree["model"],
+            notes=tuple(tree["notes"]),
+        )
 
     @property
     def reading(self) -> str:

@@ -328,7 +328,10 @@ def _with_sets(
 ) -> Answers:
     """Add the sets of a table to its answers, or a note that they are not read."""
     if form.sets is None or cells is None:
-        note = "The column set is not read: `trueodds report` measures its coverage if --set-level names the level."
+        note = (
+            "The column set is not read: `trueodds report` and `compare` measure its coverage if --set-level names the"
+        )
+        note += " level."
         return replace(answers, notes=(*answers.notes, note)) if "set" in header else answers
     if labels is None:
         raise FileError(

@@ -1,0 +1,103 @@
+"""`trueodds compare --set-level`: coverage and size of conformal sets on the same rows."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from trueodds import cli
+from trueodds.calibrators import conformal
+from trueodds.metrics import softmax
+from trueodds.metrics.intervals.binomial import binomial_interval
+
+
+def run(*words: object) -> int:
+    return cli.main("trueodds", cli.COMMANDS, ["compare", *map(str, words)])
+
+
+def made(path: Path, p_NC: Any, labels: list[str], sets: list[list[str]], ids: list[str]) -> Path:
+    rows = zip(ids, *np.round(p_NC.T, 6).tolist(), labels, map(json.dumps, sets), strict=True)
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("id", "a", "b", "c", "label", "set"), *rows])
+    return path
+
+
+def drawn(folder: Path, count: int = 500) -> tuple[list[Path], list[list[list[str]]], list[str]]:
+    """Tables of two models; the second has the rows in another order, and some labels are missing in one of them."""
+    rng = np.random.default_rng(3)
+    logits_NC = rng.normal(0, 2, (2 * count, 3))
+    y_N = (softmax(logits_NC).cumsum(axis=1) > rng.random((2 * count, 1))).argmax(axis=1)
+    labels, ids = ["abc"[k] for k in y_N[count:]], [f"r{n}" for n in range(count)]
+    paths, found = [], []
+    for name, noise in (("old", 1.5), ("new", 0.0)):
+        p_NC = softmax(logits_NC + noise * rng.normal(size=logits_NC.shape))
+        inside_NC = conformal.fit(p_NC[:count], y_N[:count], "lac").at(0.9).sets(p_NC[count:])
+        sets = [["abc"[k] for k in np.flatnonzero(row)] for row in inside_NC]
+        found.append(sets)
+        order = rng.permutation(count) if name == "new" else np.arange(count)
+        known = ["" if name == "old" and n < 20 else labels[n] for n in order]
+        own = [sets[n] for n in order]
+        paths.append(made(folder / f"{name}.csv", p_NC[count:][order], known, own, [ids[n] for n in order]))
+    return paths, found, labels
+
+
+def test_the_figures_are_those_of_the_common_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths, sets, labels = drawn(tmp_path)
+    assert run(*paths, "--set-level", 0.9, "--json", tmp_path / "c.json") == 0
+    printed = capsys.readouterr().out
+    part = json.loads((tmp_path / "c.json").read_text())["sets"]
+    rows = range(20, 500)
+    hit_MN = np.array([[labels[n] in of[n] for n in rows] for of in sets])
+    size_MN = np.array([[len(of[n]) for n in rows] for of in sets])
+    for one, hit_N, size_N in zip(part["models"], hit_MN, size_MN, strict=True):
+        assert (one["hits"], one["mean_size"]) == (hit_N.sum(), pytest.approx(size_N.mean()))
+        assert one["empty"] == (size_N == 0).sum()
+        assert (one["lower"], one["upper"]) == pytest.approx(
+            tuple(map(float, binomial_interval(int(hit_N.sum()), 480)))
+        )
+    coverage, size = part["differences"]
+    for one, (old_N, new_N) in ((coverage, hit_MN.astype(float)), (size, size_MN.astype(float))):
+        twin = stats.ttest_rel(new_N, old_N)
+        limits = twin.confidence_interval(0.95)
+        assert (one["model"], one["baseline"]) == ("new", "old")
+        assert (one["value"], one["p_value"]) == pytest.approx(((new_N - old_N).mean(), twin.pvalue))
+        assert (one["lower"], one["upper"]) == pytest.approx((limits.low, limits.high))
+    assert size["value"] < 0 and "new: size of the sets -0." in printed and "Conformal sets of level 0.9" in printed
+    assert "20 rows without a label in every table left out." in printed
+
+
+def test_three_models_are_corrected_for_their_number(tmp_path: Path) -> None:
+    (old, new), _, _ = drawn(tmp_path)
+    same = tmp_path / "same.csv"
+    same.write_text(old.read_text())
+    run(old, new, same, "--set-level", 0.9, "--json", tmp_path / "c.json")
+    both = json.loads((tmp_path / "c.json").read_text())["sets"]["differences"]
+    run(old, new, "--set-level", 0.9, "--json", tmp_path / "c.json")
+    (_, alone) = json.loads((tmp_path / "c.json").read_text())["sets"]["differences"]
+    assert both[1]["p_value"] == pytest.approx(2 * alone["p_value"])
+    assert both[2]["value"] == both[3]["value"] == 0 and "the same as old's" in both[2]["sentence"]
+
+
+def test_tables_without_sets_and_bad_levels_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (old, new), _, _ = drawn(tmp_path)
+
+    def refused(*words: object) -> str:
+        assert run(*words) == 1
+        return capsys.readouterr().err
+
+    assert "--set-level is 1.5; allowed is (0, 1)" in refused(old, new, "--set-level", 1.5)
+    rows = list(csv.reader(old.read_text().splitlines()))
+    plain = tmp_path / "plain.csv"
+    plain.write_text("\n".join(",".join(row[:-1]) for row in rows) + "\n")
+    assert "has no column 'set', which --set-level needs" in refused(plain, new, "--set-level", 0.9)
+    text = new.read_text()
+    new.write_text(text.replace("[]", "eggs", 1) if "[]" in text else text.replace('""a""', '""eggs""', 1))
+    assert "new.csv, row" in refused(old, new, "--set-level", 0.9)
+    assert run(old, plain) == 0
+    assert "`trueodds report` and `compare` measure its coverage if --set-level names" in capsys.readouterr().out
