@@ -151,8 +151,8 @@ class LabelPredictions:
     repeated: dict[int, str] = field(default_factory=dict)
     """Rows whose id had been answered before. They hold the stored answers; the value is the version that gave them.
 
-    Labels that this version lacked were answered by `version`. If several versions gave the stored answers of a row, the
-    value is that of the first label.
+    Labels that this version lacked were answered by `version`. If several versions gave the stored answers of a row,
+    the value is that of the first label.
     """
     columns: dict[str, str] = field(default_factory=dict)
     """Names in the inputs that are spelled differently from the model's features, by feature name."""
