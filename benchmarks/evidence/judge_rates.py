@@ -222,7 +222,7 @@ def main() -> None:
     parser.add_argument("--runs", type=whole_from(20), default=300, help="runs of 2 classes (default: 300)")
     arguments = parser.parse_args()
     run, rows = Run(), list[Rates]()
-    runs: Callable[[int], int] = lambda classes: max(arguments.runs * 2 // classes, 12)  # noqa: E731
+    runs: Callable[[int], int] = lambda classes: max(arguments.runs * 2 // classes, 4)  # noqa: E731
     for classes in CLASSES:
         for sizes in ("equal", "zipf") if classes > 2 else ("equal",):
             for kinds in KINDS:
