@@ -34,7 +34,7 @@ class Runtime:
         self._store: Store | None = None
         self._registry: Registry | None = None
         self._input_key = b""
-        self.shares_of_last_day: dict[tuple[str, str], tuple[float, ClassShares | None]] = {}
+        self.shares_of_last_day: dict[tuple[str, str], tuple[float, int, ClassShares | None]] = {}
         """Last estimate of each version's class shares, and its monotonic time. Metrics read it again."""
 
     async def open(self) -> None:

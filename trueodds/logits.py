@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from trueodds.errors import UserError
 from trueodds.files import read_npz, write_npz
+from trueodds.sums.group_names import GroupNames, names_at
 from trueodds.sums.inputs import check_labels, check_matrix
 
 
@@ -30,7 +31,7 @@ class Logits:
 
     logits_NC: npt.NDArray[np.floating]
     labels_N: npt.NDArray[np.integer]
-    groups_N: npt.NDArray[np.object_] | None = None
+    groups_N: GroupNames | None = None
     """Name of each row's group, such as its tag, or None without one. None for the whole: the rows have no groups."""
 
     def only(self, which_N: npt.NDArray[Any]) -> Logits:
@@ -40,10 +41,17 @@ class Logits:
 
 
 def write(path: Path, splits: dict[str, Logits], val_notes: Sequence[str] = ()) -> None:
-    """Write one pair of arrays per split, <split>_logits and <split>_labels, and the notes, if there are any."""
+    """Write the arrays <split>_logits and <split>_labels of each split, and the notes, if there are any.
+
+    Groups are written as places in <split>_groups_names, in <split>_groups; -1 is a row without a group.
+    """
     arrays: dict[str, npt.NDArray[Any]] = {}
     for split, pair in splits.items():
         arrays |= {f"{split}_logits": pair.logits_NC, f"{split}_labels": pair.labels_N}
+        if pair.groups_N is not None:
+            place = {name: k for k, name in enumerate(sorted({one for one in pair.groups_N if one is not None}))}
+            arrays[f"{split}_groups"] = np.array([place.get(one, -1) for one in pair.groups_N], np.int64)
+            arrays[f"{split}_groups_names"] = np.array([*place], np.str_)
     if val_notes:
         arrays["val_notes"] = np.array(val_notes)
     write_npz(path, arrays)
@@ -59,7 +67,7 @@ def notes(path: Path) -> list[str]:
 
 
 def read(path: Path, split: str) -> Logits:
-    """Read and check one split's logits and labels.
+    """Read and check one split's logits and labels, and its groups, if there are some.
 
     Raises:
         LogitsError: The file or an array does not exist, values are not finite, or labels are outside the classes.
@@ -71,11 +79,22 @@ def read(path: Path, split: str) -> Logits:
         logits_NC, labels_N = arrays[f"{split}_logits"], arrays[f"{split}_labels"]
         rows, classes = check_matrix(logits_NC, f"{split}_logits").shape
         check_labels(labels_N, rows, classes, f"{split}_labels")
+        groups_N = _groups(arrays, split, rows)
     except UserError:
         raise
-    except ValueError as error:
+    except (ValueError, IndexError) as error:
         raise LogitsError(f"{path}: {error}") from None
-    return Logits(logits_NC, labels_N)
+    return Logits(logits_NC, labels_N, groups_N)
+
+
+def _groups(arrays: dict[str, npt.NDArray[Any]], split: str, rows: int) -> GroupNames | None:
+    """Return the groups of a split's rows; None if they have none."""
+    if (name := f"{split}_groups") not in arrays:
+        return None
+    names = arrays.get(f"{name}_names")
+    if names is None or len(arrays[name]) != rows or arrays[name].dtype.kind not in "iu":
+        raise ValueError(f"{name} must hold {rows} places in the array {name}_names; write the file again")
+    return names_at(arrays[name], names)
 
 
 def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:

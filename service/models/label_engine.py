@@ -88,8 +88,11 @@ class LabelResult:
     ids: list[str]
     probabilities_NL: npt.NDArray[np.float64]
     """Probability that each label is true."""
-    repeats: dict[int, str] = field(default_factory=dict)
-    """Rows whose id was answered before: they hold the stored answers, of these versions."""
+    repeats: dict[int, dict[int, str]] = field(default_factory=dict)
+    """Rows whose id was answered before: the version of each stored answer, by the label's place.
+
+    Labels that are missing there had no answer yet: a later version has added them.
+    """
 
 
 class LabelEngine(QueuedEngine[LabelScores, LabelResult]):
@@ -194,7 +197,7 @@ class LabelEngine(QueuedEngine[LabelScores, LabelResult]):
                 version = await self._find(self.versions[label].model, known.version)
                 logits_12 = np.frombuffer(known.logits, "<f4").reshape(1, 2)
                 result.probabilities_NL[row, label] = of_logits(version.calibrator, logits_12).probabilities_NC[0, 1]
-                result.repeats[row] = known.version
+                result.repeats.setdefault(row, {})[label] = known.version
         return result
 
 

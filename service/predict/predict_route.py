@@ -152,17 +152,22 @@ def encode_labels(result: LabelResult, options: PredictOptions, engine: LabelEng
     names = [question.name for question in engine.questions]
     predictions: list[dict[str, Any]] = []
     for row, (id_, p_L) in enumerate(zip(result.ids, result.probabilities_NL.tolist(), strict=True)):
-        answers = [{"type": PREDICATE, "name": name, "probability": p} for name, p in zip(names, p_L, strict=True)]
+        answers: list[dict[str, Any]] = [
+            {"type": PREDICATE, "name": name, "probability": p} for name, p in zip(names, p_L, strict=True)
+        ]
         predictions.append({"id": id_, "answers": answers})
-        if row in result.repeats:
-            predictions[-1] |= {"repeated": True, "version": result.repeats[row]}
+        if stored := result.repeats.get(row):
+            predictions[-1] |= {"repeated": True, "version": next(iter(stored.values()))}
+            gave = [stored.get(label, engine.key[1]) for label in range(len(names))]
+            if len(set(gave)) > 1:
+                for answer, version in zip(answers, gave, strict=True):
+                    answer["version"] = version
     for row, remarks in engine.input.remarks(call.inputs).items():
         predictions[row] |= remarks
-    model, version = engine.key
     tree: dict[str, Any] = {
         "request_id": call.request_id,
-        "model": model,
-        "version": version,
+        "model": engine.key[0],
+        "version": engine.key[1],
         "predictions": predictions,
     }
     if call.columns:

@@ -158,12 +158,20 @@ class Predictions(_Answers, total=False):
     sets: Annotated[Sets, Field(description="With set.")]
 
 
-class LabelAnswer(TypedDict):
-    """Answer to the question of one label, as a decision model answers a predicate."""
-
+class _LabelAnswer(TypedDict):
     type: Literal["predicate"]
     name: Annotated[str, Field(description="Name of the question: send it to /feedback as `question`.")]
     probability: Annotated[float, Field(description="Calibrated probability that the label is true.")]
+
+
+@with_config(ConfigDict(title="LabelAnswer"))
+class LabelAnswer(_LabelAnswer, total=False):
+    """Answer to the question of one label, as a decision model answers a predicate."""
+
+    version: Annotated[
+        str,
+        Field(description="Version that gave this answer. Present if several versions gave the answers of the input."),
+    ]
 
 
 class _LabelPrediction(TypedDict):
@@ -174,8 +182,16 @@ class _LabelPrediction(TypedDict):
 class LabelPrediction(_LabelPrediction, total=False):
     """Answers for one input."""
 
-    repeated: Annotated[bool, Field(description="This id was answered before, and these are the stored answers.")]
-    version: Annotated[str, Field(description="Version that gave repeated answers.")]
+    repeated: Annotated[
+        bool,
+        Field(
+            description="This id was answered before, and these are the stored answers. A label that a later version"
+            " has added is answered now."
+        ),
+    ]
+    version: Annotated[
+        str, Field(description="Version that gave repeated answers. If there are several, each answer has its own.")
+    ]
     truncated: Annotated[dict[str, int], Field(description="Present if the text is longer than the model reads.")]
 
 

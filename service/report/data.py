@@ -18,6 +18,7 @@ from service.store import MAX_PERIODS, By, RowSums, Store
 from service.store.decision_rows import Notice, QuestionCounts
 from service.store.queue_rows import QueueCounts
 from service.store.rows import HeldLabels, LabelBlock, MaturedCounts, Settlement, Version, Voiding
+from service.store.work.label_masses import LabelMasses
 from trueodds.bundle.contents import shadowed_by, slot_of
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import LabelledRows
@@ -92,6 +93,8 @@ class ReportData:
     """Versions of the question, if the model is a question of a decision model."""
     notices: list[Notice]
     """Notices about that question."""
+    label_masses: LabelMasses | None
+    """Label masses of the answers that came as log-probabilities; None without such answers."""
     judge: JudgeFigures | None
     """Estimates from human and judge's labels; None without a judge's label, for one class or tag, and for `last`."""
 
@@ -144,6 +147,7 @@ async def read(runtime: Runtime, recent: RecentLabels, version: Version, query: 
         class_and_tag=class_and_tag,
         questions=questions,
         notices=notices,
+        label_masses=await store.read_label_masses(*key),
         judge=await _judge(store, version, query),
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from service.alarm.notices import reading_of
 from service.store.decision_rows import LOW_MASS, Notice, QuestionCounts
 from service.store.rows import Version
+from service.store.work.label_masses import LabelMasses
 from trueodds.texts import plural
 
 LEAST_MASS = 0.9
@@ -22,6 +23,18 @@ def mass_caution(question: QuestionCounts) -> str:
         f"On average only {mass:.0%} of the next-token probability fell on the offered options, in"
         f" {plural(question.low_masses, 'answer')} of {question.masses:,} less than {LOW_MASS:.0%}. The prompt does not"
         " fit the options: the probabilities are those of options that the model would hardly choose."
+    )
+
+
+def label_mass_note(masses: LabelMasses | None) -> str:
+    """Return a caution if answers that came as log-probabilities hardly name the classes; "" if they do."""
+    if masses is None or not masses.low:
+        return ""
+    return (
+        f"{plural(masses.low, 'answer')} of {masses.answers:,} that came as log-probabilities so far had less than"
+        f" {LOW_MASS:.0%} of the next-token probability on the classes (on average {masses.sum / masses.answers:.0%}"
+        " over all of these). Where the mass is low, the prompt does not fit the classes: the probabilities are those of"
+        " classes that the model would hardly choose."
     )
 
 

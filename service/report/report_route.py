@@ -39,7 +39,7 @@ from service.report.notes import (
     window_note,
 )
 from service.report.query import ReportQuery, TrendUnit, check, check_class, check_costs, costs_of, unix_ms
-from service.report.question_notes import question_notes
+from service.report.question_notes import label_mass_note, question_notes
 from service.runtime import runtime_of
 from service.settings import Settings
 from service.store import MAX_LAST, StoreError
@@ -305,6 +305,7 @@ def compose(data: ReportData, version: Version, query: ReportQuery, settings: Se
     waiting = window_note(version, settings.matures) if maturing is None else maturing.reading
     notes += filter(None, [waiting, in_doubt, held, voiding_note(data.voidings)])
     notes += question_notes(data.questions, data.notices, version)
+    notes += filter(None, [label_mass_note(data.label_masses)])
     alarm: Alarm | None = None
     advice: Advice | None = None
     try:

@@ -46,6 +46,7 @@ from service.store.work import (
     archiving,
     decisions,
     doubtful,
+    label_masses,
     labels,
     maturing,
     pairs,
@@ -196,6 +197,7 @@ class Store:
     has_answers_of = _reads_of(class_and_tag.is_rare, bool)
     read_drawable = _reads_of(label_queue.drawable, list[Drawable])
     read_last_draw_end = _reads_of(label_queue.last_end, int)
+    read_label_masses = _reads_of(label_masses.of, lambda: None)
     read_queue_counts = _reads_of(label_queue.counts, lambda: None)
     read_leases = _reads_of(label_queue.leases, list[QueuedAnswer])
     read_queue_ids = _reads_of(label_queue.ids_of, set[str])

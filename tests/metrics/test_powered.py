@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, norm, t
 
+from benchmarks.evidence.judge_rates import measure
 from benchmarks.evidence.judged import OF_KINDS, event, kinds, net
 from trueodds.metrics import PoweredMean, binomial_interval, judge_errors, powered_gap, powered_mean
 from trueodds.metrics.labelling.powered import _Sample, degrees_of_freedom
+from trueodds.metrics.labelling.weighted_share import weighted_share
 
 Array = npt.NDArray[np.float64]
 
@@ -342,12 +344,68 @@ def test_judge_errors_are_weighted() -> None:
 def test_an_unseen_error_may_have_the_largest_weight() -> None:
     """Ten answers of class 1 have small weights and are found; an answer of class 0 weighs ten times as much as each.
 
-    So the limit is that of one label, and not of ten.
+    At worst, the unseen answers of class 1 have that weight and are missed. If they are a share f of the labels, ten
+    hits come with probability (1 - f)^10 = .025.
     """
     human, judge, propensity = [1] * 10 + [0], [1] * 10 + [0], [0.5] * 10 + [0.05]
     rate = judge_errors(human, judge, 2, propensity_L=propensity).sensitivity_C[1]
-    lower, _ = binomial_interval(1, 1)
-    assert rate.value == 1 and rate.lower == pytest.approx(float(lower)) and rate.upper == 1
+    found = 0.025**0.1
+    assert rate.value == rate.upper == 1
+    assert rate.lower == pytest.approx(found / (found + 10 * (1 - found)), abs=0.002)
+
+
+def test_limits_of_weighted_shares_are_quantiles_of_exponential_weights() -> None:
+    """Draw the exponential numbers of the docstring instead of the saddlepoint formula."""
+    rng = np.random.default_rng(0)
+    for hits, weights in (([1, 1, 0, 1, 0, 1], [1, 0.3, 0.2, 0.5, 0.05, 0.1]), ([0, 0, 1], [0.2, 0.2, 0.9])):
+        hit_L, weight_L = np.array(hits, np.bool_), np.array(weights)
+        draws_DL, extra_D = weight_L * rng.exponential(size=(200_000, len(hits))), rng.exponential(size=200_000)
+        total_D = draws_DL.sum(axis=1) + extra_D
+        _, lower, upper = weighted_share(hit_L, weight_L)
+        assert lower == pytest.approx(np.quantile(draws_DL @ hit_L / total_D, 0.025), abs=0.004)
+        assert upper == pytest.approx(np.quantile((draws_DL @ hit_L + extra_D) / total_D, 0.975), abs=0.004)
+
+
+@pytest.mark.parametrize(("hits", "count"), [(0, 1), (0, 5), (2, 5), (19, 20), (37, 100), (1, 1_000)])
+def test_limits_of_almost_equal_weights_are_those_of_clopper_and_pearson(hits: int, count: int) -> None:
+    hit_L, weight_L = np.arange(count) < hits, np.full(count, 1 - 1e-9)
+    _, *limits = weighted_share(hit_L, weight_L)
+    assert limits == pytest.approx(tuple(map(float, binomial_interval(hits, count))), abs=0.003)
+    assert weighted_share(hit_L, np.ones(count))[1:] == pytest.approx(tuple(map(float, binomial_interval(hits, count))))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.floats(1e-6, 1)), min_size=1, max_size=30), st.floats(0.01, 0.999))
+def test_weighted_shares_lie_between_their_limits(rows: list[tuple[bool, float]], level: float) -> None:
+    hit_L, weight_L = np.array([hit for hit, _ in rows]), np.array([weight for _, weight in rows])
+    value, lower, upper = weighted_share(hit_L, weight_L, level)
+    mirrored = weighted_share(~hit_L, weight_L, level)
+    assert value is not None and 0 <= lower <= upper <= 1
+    assert (1 - mirrored[2], 1 - mirrored[1]) == pytest.approx((lower, upper), abs=1e-6)
+    if level > 0.9:
+        assert lower <= value + 1e-9 and value <= upper + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("classes", "kinds", "labels"),
+    [(10, "20 times, worse if rare", 8), (2, "20 times, worse if rare", 30), (20, "plain", 2), (2, "three kinds", 30)],
+)
+def test_error_rates_by_class_cover(classes: int, kinds: str, labels: int) -> None:
+    found = measure(classes, "zipf", kinds, labels, max(80 // classes, 6))
+    assert binom.cdf(round(found.covered * found.rates), found.rates, 0.95) > 0.05
+
+
+def test_limits_of_an_effective_number_of_rows_do_not_cover() -> None:
+    found = measure(2, "equal", "10 times, worse if rare", 30, 60)
+    assert found.covered >= 0.95 > 0.9 > found.covered_effective
+
+
+def test_a_kind_without_a_label_needs_the_smallest_propensity() -> None:
+    """Eight labels of a kind with propensity 1, none of a kind with .05: nothing is known about most answers."""
+    labels = [0] * 8, [0] * 8, 2
+    unknown = judge_errors(*labels, propensity_L=[1.0] * 8).sensitivity_C[0]
+    known = judge_errors(*labels, propensity_L=[1.0] * 8, smallest_propensity=0.05).sensitivity_C[0]
+    assert unknown.lower == pytest.approx(float(binomial_interval(8, 8)[0])) and known.lower < 0.1 < unknown.lower
 
 
 def test_coverage_of_judge_errors_with_propensities() -> None:
@@ -384,3 +442,17 @@ def test_refusals_of_judge_errors(words: str, arguments: tuple[Any, ...]) -> Non
 def test_refused_propensities_of_judge_errors() -> None:
     with pytest.raises(ValueError, match=r"propensity must have shape \(1,\) and lie in \(0, 1\]"):
         judge_errors([0], [0], 2, propensity_L=[0.0])
+
+
+@pytest.mark.parametrize(
+    ("words", "more"),
+    [
+        ("allowed is more than 0 and at most 0.2", {"propensity_L": [0.2], "smallest_propensity": 0.5}),
+        ("allowed is more than 0", {"propensity_L": [0.2], "smallest_propensity": 0.0}),
+        ("allowed is more than 0", {"propensity_L": [0.2], "smallest_propensity": float("nan")}),
+        ("given without propensity_L", {"smallest_propensity": 0.5}),
+    ],
+)
+def test_refused_smallest_propensities(words: str, more: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=words):
+        judge_errors([0], [0], 2, **more)

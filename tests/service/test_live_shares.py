@@ -73,6 +73,15 @@ def test_an_observed_version_of_three_classes(told: tuple[Client, list[str], Arr
     assert client.report(model="mail", since=SINCE, **{"class": "ham"})["class_shares"] is None
 
 
+def test_voided_labels_leave_the_metrics_at_once(told: tuple[Client, list[str], Array, Any]) -> None:
+    """Other changes count after ten minutes."""
+    client = told[0]
+    assert "trueodds_class_share{" in client.get("/metrics").text
+    client.send("/admin/labels/void", {"model": "mail", "since": THEN.isoformat(), "who": "Ada", "why": "wrong file"})
+    assert client.report(model="mail", since=SINCE)["class_shares"]["classes"] == []
+    assert "trueodds_class_share{" not in client.get("/metrics").text
+
+
 @pytest.mark.parametrize("agree", [True, False])
 def test_labels_withdraw_the_shares(told: tuple[Client, list[str], Array, Any], agree: bool) -> None:
     client, ids, new_NC, new_N = told

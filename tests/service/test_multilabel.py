@@ -158,7 +158,13 @@ def test_an_id_never_has_labels_of_two_inputs(tmp_path: Path) -> None:
         assert client.get("/predictions/a", params={"model": "tagger-fog"}).status_code == 404
         assert client.get("/predictions/new", params={"model": "tagger-fog"}).status_code == 404
         again = client.send("/predict", {"instances": x[:1].tolist(), "ids": ["a"]})["predictions"][0]
+        gave = [answer.pop("version") for answer in again["answers"]]
         assert again["answers"][:2] == first["answers"] and again["repeated"]
+        assert gave[:2] == [again["version"]] * 2 and gave[2] != again["version"]
+        for name, version in zip(NAMES, gave, strict=True):  # each answer counts for the version that it names
+            assert client.read("/calibration-report", model=f"tagger-{name}", version=version)["answers"] == 1
+        once_more = client.send("/predict", {"instances": x[:1].tolist(), "ids": ["a"]})["predictions"][0]
+        assert [answer.pop("version") for answer in once_more["answers"]] == gave
         assert again["answers"][2]["probability"] == pytest.approx(probabilities(x[:1])[0, 2], abs=1e-6)
 
 

@@ -71,6 +71,20 @@ def test_the_answer_says_how_a_row_was_read_and_where_the_prompt_does_not_fit(cl
     assert summary["low_label_mass"] == 1 and "smallest listed probability" in summary["read_as"][0]
 
 
+def test_the_report_warns_of_answers_that_hardly_name_the_classes(client: Client) -> None:
+    low = {"id": "low", "logprobs": {"ham": math.log(0.2), "Well": math.log(0.7)}}
+    observe(client, [{"id": "good", "logprobs": TOP}, {"id": "votes", "votes": {"spam": 3, "ham": 1}}])
+    assert not any("log-probabilities" in one for one in client.report(**WHOSE)["cautions"])
+    for _ in range(2):  # sent again, it counts once
+        observe(client, [low])
+    report = client.report(**WHOSE)
+    (caution,) = [one for one in report["cautions"] if "log-probabilities" in one]
+    assert caution.startswith("1 answer of 2 that came as log-probabilities so far had less than 50%")
+    assert "on average 50% over all of these" in caution and caution in report["reading"]
+    page = client.get("/calibration-report", params={**WHOSE, "format": "html"}).text
+    assert "1 answer of 2 that came as log-probabilities" in page
+
+
 def test_a_verbalised_number_is_a_confidence(client: Client) -> None:
     rows: list[dict[str, Any]] = [
         {"id": f"v{n}", "verbalised": v, "predicted": "spam"} for n, v in enumerate((0.85, 85, "85%", "85 %"))

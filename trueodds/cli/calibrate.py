@@ -85,6 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     from trueodds.calibrators import conformal
     from trueodds.calibrators.selection import default_candidates
     from trueodds.files import write_json
+    from trueodds.importing import row_groups
     from trueodds.importing.calibrate import compare
 
     if arguments.multi_label:
@@ -114,11 +115,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.candidates:
         names = tuple(name.strip() for name in arguments.candidates.split(","))
     candidates = calibrators.names(has_groups=grouped) if names == (ALL,) else names
-    if rows.groups_N is not None and not any(name is not None for name in rows.groups_N.tolist()):
-        raise LabelledRowsError(
-            f"{arguments.logits}: {arguments.groups} is empty in every row; name the column of the groups, or leave"
-            " --groups out"
-        )
+    if rows.groups_N is not None:
+        row_groups.check_any(arguments.logits, rows.groups_N, arguments.groups)
     if grouped and not any(calibrators.get(name).uses_groups for name in candidates):
         raise CalibrateOptionsError(
             f"--groups {arguments.groups} is given, and none of the candidates {', '.join(candidates)} reads groups;"

@@ -48,6 +48,7 @@ EXAMPLES = (
     "import model.onnx --labelled table.csv --label species --test later.csv",
     "import model.onnx --labelled reviews.csv --input text --tokenizer tokenizer.json",
     "import model.onnx --labelled val.npz --conformal lac --levels .9,.95",
+    "import model.onnx --labelled table.csv --groups country",
     "import tagger.onnx --multi-label --labelled photos.csv --classes rain,snow,fog",
 )
 
@@ -71,6 +72,9 @@ def add_parser(commands: Subparsers) -> None:
     )
     words += f" unknown:  {forms.LABEL_ROWS}"
     parser.add_argument("--multi-label", action="store_true", help=words)
+    words = "the column of a table that holds the rows' groups, or their array in an .npz: a temperature for each group"
+    words += " becomes a candidate, and the service takes the group from the tag of each input"
+    parser.add_argument("--groups", metavar="COLUMN", help=words)
     add_conformal(parser)
     words = f"the maker's own probabilities of the labelled rows, for comparison:  {forms.EXPECTED}"
     parser.add_argument("--expected", type=Path, metavar="FILE", help=words)
@@ -203,11 +207,11 @@ def write(arguments: argparse.Namespace, name: str, folder: Path) -> int:
 
         return multi_label.import_model(arguments, name, folder, options)
     limited.step(f"reading {arguments.labelled}")
-    labelled = labelled_rows.read(arguments.labelled, arguments.label, texts=texts)
+    labelled = labelled_rows.read(arguments.labelled, arguments.label, texts=texts, groups=arguments.groups)
     test = None
     if arguments.test:
         limited.step(f"reading {arguments.test}")
-        test = labelled_rows.read(arguments.test, arguments.label, texts=texts)
+        test = labelled_rows.read(arguments.test, arguments.label, texts=texts, groups=arguments.groups)
     outcome = import_model(
         arguments.model,
         labelled,
@@ -251,6 +255,7 @@ def _next_step(bundle: Path, models: str | None) -> str:
 
 def summary(outcome: Outcome) -> str:
     """Format the table of calibrators, with the notes of the card and the reason for the choice."""
+    from trueodds.cli.calibrate import group_lines
     from trueodds.reports.words import align
 
     card, results = outcome.bundle.card, outcome.results
@@ -271,6 +276,7 @@ def summary(outcome: Outcome) -> str:
         *(f"{one.name} was passed over: {one.passed_over}." for one in outcome.selection.table if one.passed_over),
         *_of_positive(named),
         *set_lines(card.sets),
+        *group_lines(outcome.bundle.calibrator),
         "All numbers are measured on the test rows, except the CV NLL: the NLL by which the calibrator is chosen, which"
         " is cross-validated on the calibration rows. *: the chosen calibrator. ECE: of the more probable class, with"
         f" {results.settings.bins} bins and its {results.settings.level:.0%} interval. Noise floor: the mean ECE of"

@@ -131,6 +131,7 @@ _OF_IMPORTS = {
     "--levels": "levels",
     "--expected": "expected",
     "--allow-unseen": "allow_unseen",
+    "--groups": "groups",
 }
 """Options of `trueodds import` for exclusive classes, and their places in the arguments."""
 

@@ -149,7 +149,11 @@ class LabelPredictions:
     model: str
     version: str
     repeated: dict[int, str] = field(default_factory=dict)
-    """Rows whose id had been answered before. They hold the stored answer; the value is the version that gave it."""
+    """Rows whose id had been answered before. They hold the stored answers; the value is the version that gave them.
+
+    Labels that this version lacked were answered by `version`. If several versions gave the stored answers of a row,
+    the value is that of the first label.
+    """
     columns: dict[str, str] = field(default_factory=dict)
     """Names in the inputs that are spelled differently from the model's features, by feature name."""
 

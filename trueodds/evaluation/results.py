@@ -72,7 +72,7 @@ def evaluate(
     """
     others = measure_others(calibrator, validation, test, settings, positive, counts_NC)
     before = measure(Identity(), test.logits_NC, test.labels_N, settings, positive, counts_NC)
-    after = measure(calibrator, test.logits_NC, test.labels_N, settings, positive, counts_NC)
+    after = measure(calibrator, test.logits_NC, test.labels_N, settings, positive, counts_NC, test.groups_N)
     panel = None if counts_NC is None else panel_values(counts_NC)
     return Results(before, after, others, calibrator, settings, panel)
 
@@ -97,7 +97,8 @@ def measure_others(
         if isinstance(calibrator, FitError):
             judged.append(FailedFit(entry, str(calibrator)))
         else:
-            measured = measure(calibrator, test.logits_NC, test.labels_N, settings, positive, counts_NC)
+            how = settings, positive, counts_NC, test.groups_N
+            measured = measure(calibrator, test.logits_NC, test.labels_N, *how)
             judged.append(replace(measured, name=entry))
     return judged
 
@@ -113,11 +114,13 @@ def fit_others(
         ConfigError: An entry is invalid.
     """
     check_entries(entries)
-    every = calibrators.names(has_groups=False) if ALL in entries else []
+    groups_N = validation.groups_N
+    every = calibrators.names(has_groups=groups_N is not None) if ALL in entries else []
     for entry in dict.fromkeys([*every, *(" ".join(entry.split()) for entry in entries if entry != ALL)]):
         name, options = name_and_options(entry)
         try:
-            calibrator = calibrators.fit(validation.logits_NC, validation.labels_N, name, **options)
+            groups = groups_N if calibrators.get(name).uses_groups else None
+            calibrator = calibrators.fit(validation.logits_NC, validation.labels_N, name, groups=groups, **options)
         except FitError as error:
             yield entry, error
             continue

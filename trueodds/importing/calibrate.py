@@ -16,18 +16,17 @@ from trueodds.calibrators.base import Labels
 from trueodds.calibrators.held_out import FOLDS, stratified_folds
 from trueodds.errors import UserError, unknown
 from trueodds.files import read_npz
-from trueodds.importing import forms
+from trueodds.importing import forms, row_groups
 from trueodds.importing.errors import LabelledRowsError
-from trueodds.inputs import columns
 from trueodds.inputs.columns import read_npy
 from trueodds.inputs.vector import labelled_table
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
 from trueodds.reports.table.evaluation import CalibrationReport, report
-from trueodds.sums.group_names import GroupNames, check_groups, names_at
+from trueodds.sums.group_names import GroupNames
 from trueodds.sums.inputs import Array, as_matrix, both_classes, check_labels, check_logits
 from trueodds.sums.rounding import EXACT, Resolution, checked_rows, logits_of
-from trueodds.texts import Places, column_quotes
+from trueodds.texts import Places
 
 AS_IT_IS = "identity"
 KINDS = ("logits", "probabilities")
@@ -297,39 +296,14 @@ def _of_arrays(
     labels_N = arrays[names[1]]
     labels_N = labels_N.astype(np.int64) - first if first and labels_N.dtype.kind in "iu" else labels_N
     labels_N = check_labels(labels_N, len(values_NC), values_NC.shape[1], names[1])
-    groups_N = None if groups is None else _groups_of(path, arrays, names[1].removesuffix("labels") + groups)
+    groups_N = None if groups is None else row_groups.of_arrays(path, arrays, names[1].removesuffix("labels") + groups)
     if groups_N is not None and len(groups_N) != len(labels_N):
         raise LabelledRowsError(f"{path}: {groups} has {len(groups_N)} entries for {len(labels_N)} rows")
     return _Values(values_NC, labels_N, are_probabilities, groups_N)
 
 
-def _groups_of(path: Path, arrays: dict[str, npt.NDArray[Any]], name: str) -> GroupNames:
-    """Return the groups of rows from an array of names, or of places in the array `<name>_names` (-1: no group)."""
-    if name not in arrays:
-        raise LabelledRowsError(f"{path} has no array {name!r} of groups; it holds {', '.join(arrays)}")
-    array = arrays[name]
-    if array.ndim != 1 or array.dtype.kind not in "iuU":
-        raise LabelledRowsError(
-            f"{path}: {name} has shape {array.shape} and type {array.dtype}; expected one text or whole number per row"
-        )
-    if (listed := arrays.get(f"{name}_names")) is not None and array.dtype.kind in "iu":
-        try:
-            array = names_at(array, listed)
-        except IndexError as error:
-            raise LabelledRowsError(f"{path}: {name}: {error}") from None
-    return check_groups(array.tolist(), len(array))
-
-
 def _of_table(path: Path, label: str, probabilities: bool, groups: str | None) -> _Values:
-    groups_N = None
-    if groups is not None:
-        header = columns.names(path)
-        if groups not in header or groups == label:
-            problem = "holds the labels" if groups == label else f"is not one of {column_quotes(header)}"
-            raise LabelledRowsError(f"{path}: the column of groups, {groups!r}, {problem}; name another: --groups")
-        cells = columns.read(path, (), [groups]).texts[groups].as_classes()
-        named = zip(cells.as_list(), cells.is_known_N.tolist(), strict=True)
-        groups_N = check_groups([name if known else None for name, known in named], len(cells))
+    groups_N = None if groups is None else row_groups.of_table(path, groups, label)
     classes, values_NC, names = labelled_table.read(path, label, apart=groups)
     if len(classes) == 1:
         cure = "give one column for each class, such as 1 - p for the other one of two"

@@ -77,7 +77,7 @@ def import_model(
     """Import a model: write `out`/bundle, and beside it logits.npz, metrics.json and calibrators.csv.
 
     The calibrator with the smallest cross-validated NLL on the calibration rows is chosen. It and the other candidates
-    are measured on the test rows.
+    are measured on the test rows. If the rows have groups, a temperature for each group is a candidate.
 
     Args:
         model: The ONNX file.
@@ -113,14 +113,16 @@ def import_model(
     if sets is not None:
         conformal.check_settings(sets, len(outcome.classes))
         val, apart = conformal.rows_apart(val, sets)
-    selection = calibrators.select(val.logits_NC, val.labels_N, ordered=ordered)
-    judging = Judging(default_candidates(len(outcome.classes), len(val.labels_N), ordered=ordered))
+    selection = calibrators.select(val.logits_NC, val.labels_N, groups=val.groups_N, ordered=ordered)
+    has_groups = val.groups_N is not None
+    names = default_candidates(len(outcome.classes), len(val.labels_N), ordered=ordered, has_groups=has_groups)
+    judging = Judging(names)
     results = evaluate(selection.calibrator, val, held_out, judging, positive_class)
     out.mkdir(parents=True, exist_ok=True)
     step(f"trying the bundle of {model} as the service will use it")
     fitted = None
     if sets is not None and apart is not None:
-        fitted = sets, conformal.fit_sets(selection.calibrator, apart.logits_NC, apart.labels_N, sets)
+        fitted = sets, conformal.fit_sets(selection.calibrator, apart.logits_NC, apart.labels_N, sets, apart.groups_N)
     bundle = _write_bundle(outcome, results, name, out / BUNDLE, positive_class, ordered=ordered, sets=fitted)
     step("")
     logits.write(out / LOGITS, outcome.splits, outcome.notes)
@@ -184,7 +186,7 @@ def _write_bundle(
     if sets is not None:
         settings, fitted = sets
         test = outcome.splits["test"]
-        card_sets = CardSets.of(fitted, settings, calibrator, (test.logits_NC, test.labels_N))
+        card_sets = CardSets.of(fitted, settings, calibrator, (test.logits_NC, test.labels_N), test.groups_N)
     few = [] if card_sets is None else conformal.few_rows_notes(card_sets.rules, outcome.classes)
     description = Description(
         name=name,
@@ -212,7 +214,9 @@ def _write_bundle(
                 description,
                 golden_input=model.sample[0],
                 golden_logits=model.golden_logits,
-                reference=Reference.of_probabilities(calibrator(val.logits_NC), positive, val.labels_N),
+                reference=Reference.of_probabilities(
+                    calibrator(val.logits_NC, groups=val.groups_N), positive, val.labels_N
+                ),
                 conformal=None if sets is None else sets[1],
                 trial=try_bundle,
             )

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from trueodds.errors import nearest
 from trueodds.files import read_npz
-from trueodds.importing import forms
+from trueodds.importing import forms, row_groups
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs import ImageInput, Input, InputError, Inputs, Limits, TextInput, VectorInput, columns
 from trueodds.inputs.image.formats import SUFFIXES
@@ -24,6 +24,7 @@ from trueodds.inputs.text import labelled_texts
 from trueodds.inputs.vector.labelled_table import check_classes
 from trueodds.inputs.vector.labelled_table import read as read_table
 from trueodds.processes.choices import LABEL
+from trueodds.sums.group_names import GroupNames
 from trueodds.texts import alike, quotes
 
 VALUES = 2_400_000
@@ -52,6 +53,8 @@ class ImportRows:
     """Classes that the source names, in the order of their numbers; empty if it names none."""
     features: tuple[str, ...] = ()
     """Names of the columns of `x`; empty if they have none."""
+    groups_N: GroupNames | None = None
+    """Group of each row; None if the rows have no groups."""
 
     def __len__(self) -> int:
         return len(self.y)
@@ -66,12 +69,15 @@ class ImportRows:
             digest.update(f"{self.x.dtype.str} {self.x.shape}\n".encode())
             texts = self.x.dtype.kind == "O"
             digest.update("\0".join(self.x).encode() if texts else np.ascontiguousarray(self.x).data)
+        if self.groups_N is not None:
+            digest.update(repr(self.groups_N.tolist()).encode())
         return digest.hexdigest()
 
     def take(self, index: Sequence[int] | npt.NDArray[np.intp]) -> ImportRows:
         """Return some of the rows."""
         x = tuple(self.x[k] for k in index) if isinstance(self.x, tuple) else self.x[np.asarray(index)]
-        return replace(self, x=x, y=self.y[np.asarray(index)])
+        groups_N = None if self.groups_N is None else self.groups_N[np.asarray(index)]
+        return replace(self, x=x, y=self.y[np.asarray(index)], groups_N=groups_N)
 
     def spread(self, count: int) -> npt.NDArray[np.intp]:
         """Return the indices of up to `count` rows, evenly spread."""
@@ -121,20 +127,23 @@ class ImportRows:
         return tuple(f"The column {other!r} of {self.source} is the input {name!r}." for name, other in renamed.items())
 
 
-def read(path: Path, label: str = LABEL, *, texts: bool = False) -> ImportRows:
+def read(path: Path, label: str = LABEL, *, texts: bool = False, groups: str | None = None) -> ImportRows:
     """Read the rows of a file or folder.
 
     Args:
         path: File or folder.
         label: Column of the labels in a table.
         texts: The rows are texts.
+        groups: Column of the rows' groups in a table, or their array in an .npz. None: the rows have no groups.
 
     Raises:
-        LabelledRowsError: The path has another form, an array is missing, or there are no rows.
+        LabelledRowsError: The path has another form, an array or the groups are missing, or there are no rows.
         FileError: A file cannot be read, a column is missing, or rows have no label.
         FileNotFoundError: There is no such path.
         MissingExtraError: A Parquet file needs pyarrow, which is not installed.
     """
+    # First, because a column of groups that is not named would be read as a feature.
+    groups_N = None if groups is None or not path.exists() else _groups_of(path, groups, label)
     if texts and (path.is_dir() or (path.is_file() and path.suffix in columns.SUFFIXES)):
         rows = _texts(path, label)
     elif texts and path.exists():
@@ -144,7 +153,7 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False) -> ImportRows:
     elif path.is_file() and path.suffix == ".npz":
         rows = _npz(path)
     elif path.is_file() and path.suffix in (".csv", ".parquet"):
-        features, x, y = read_table(path, label)
+        features, x, y = read_table(path, label, apart=groups)
         rows = ImportRows(str(path), x, y, features=features)
     elif not path.exists():
         raise FileNotFoundError(f"{path} does not exist; --labelled takes {forms.ROWS}")
@@ -152,7 +161,28 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False) -> ImportRows:
         raise LabelledRowsError(f"{path} ends in {path.suffix or 'nothing'}; allowed are {forms.ROWS}")
     if not len(rows):
         raise LabelledRowsError(f"{path} holds no rows")
-    return rows
+    if groups_N is not None and len(groups_N) != len(rows):
+        problem = f"{path}: {groups} has {len(groups_N):,} entries for {len(rows):,} rows"
+        raise LabelledRowsError(f"{problem}; give one for each row")
+    return replace(rows, groups_N=groups_N)
+
+
+def _groups_of(path: Path, name: str, label: str) -> GroupNames:
+    """Read the groups of rows.
+
+    Raises:
+        LabelledRowsError: There are none.
+    """
+    if path.is_dir():
+        raise LabelledRowsError(
+            f"{path} is a folder, which has no groups of rows; give a table or an .npz with --groups, or leave it out"
+        )
+    if path.suffix == ".npz":
+        found = row_groups.of_arrays(path, read_npz(path), name)
+    else:
+        found = row_groups.of_table(path, name, label)
+    row_groups.check_any(path, found, name)
+    return found
 
 
 def sample(kind: Input, rows: ImportRows, count: int) -> Inputs:

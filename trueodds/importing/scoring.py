@@ -92,7 +92,8 @@ def score_rows(
             f"{few.source} holds {len(few)} rows; at least {least} are needed, {LEAST} in each split"
         )
     step(f"scoring the rows by {model.file.path}")
-    splits = {split: Logits(logits_NC, labels[split]) for split, logits_NC in logits_of(model, rows).items()}
+    scored = logits_of(model, rows)
+    splits = {split: Logits(logits_NC, labels[split], rows[split].groups_N) for split, logits_NC in scored.items()}
     val = splits["val"]
     if options.expected is not None:
         compare_with_maker(model, options.expected, val.logits_NC, names, labelled)
@@ -100,10 +101,7 @@ def score_rows(
         check_order(val, labelled, names)
     if test is None:
         judging_N, fitting_N = balanced_split(labels_N, len(labels_N) // 2, seed)
-        splits = {
-            split: Logits(val.logits_NC[index_N], labels_N[index_N])
-            for split, index_N in (("val", fitting_N), ("test", judging_N))
-        }
+        splits = {"val": val.only(fitting_N), "test": val.only(judging_N)}
     sha256 = labelled.sha256() if test is None else f"{labelled.sha256()} {test.sha256()}"
     features = model.kind.features if isinstance(model.kind, VectorInput) else ()
     renamed = (note for each in rows.values() if features for note in each.notes(features))

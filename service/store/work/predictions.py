@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from service.store.label_rules import LabelCandidate, LabelChange, LabelRules
 from service.store.rows import ConflictsError, EarlierPrediction, Integers, Label, PredictionBatch, RowsError, Version
-from service.store.work import maturing
+from service.store.work import label_masses, maturing
 from service.store.work.labels import Arrival, candidates_of, write_changes
 from service.store.work.statements import Insert, InsertNew, Lock, Query, Work
 from service.store.work.sums import deltas
@@ -88,6 +88,8 @@ def put(
         created_N, predicted_N, tag_N = batch.created_ms_N[fresh], batch.index_N[fresh], np.array(tag_keys)[fresh]
         columns = created_N, batch.confidence_N[fresh], predicted_N, tag_N
         yield from sum_answers(version, cache.versions[version], *columns, [batch.tags[k] for k in fresh])
+        if batch.label_masses is not None:
+            yield from label_masses.add(version, [batch.label_masses[k] for k in fresh.tolist()])
         if batch.sets is not None:
             members = [(version, batch.ids[k], batch.sets[k]) for k in fresh.tolist()]
             yield Insert("observed_sets", ("version", "prediction", "members"), members)

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
-from trueodds.metrics import PoweredMean, judge_errors, powered_gap, powered_mean
-from trueodds.metrics.labelling.judge_errors import weighted_share
+from trueodds.metrics import JudgeRate, PoweredMean, judge_errors, powered_gap, powered_mean
 from trueodds.metrics.labelling.powered import FEWEST, FEWEST_EFFECTIVE, relative_weights
+from trueodds.metrics.labelling.weighted_share import weighted_share
 from trueodds.reports.options import ReportOptions
 from trueodds.reports.schemas.judge import Confusion, JudgeBin, JudgeClass, JudgeFigures, PoweredFigure
 from trueodds.reports.table.classes import check_alike, class_indices, label_values
@@ -246,15 +246,18 @@ def _errors_of(rows: JudgedRows, column: str, both_N: npt.NDArray[np.bool_], lev
     if not both_N.any():
         return figures
     propensity_L = np.ones(int(both_N.sum())) if rows.propensity_N is None else rows.propensity_N[both_N]
+    smallest = float(propensity_L.min() if rows.propensity_N is None else np.nanmin(rows.propensity_N))
     human_class_N = rows.human_class_N
     if human_class_N is not None and (human_class_N[both_N] < 0).any():  # the column correct says more than the labels
         human_class_N = None
     if human_class_N is None or rows.judge_class_N is None or len(rows.classes) > MOST_CLASSES:
-        weight_L = relative_weights(propensity_L)
-        agreement = weighted_share(rows.human_N[both_N] == rows.judge_N[both_N], weight_L, level, float(weight_L.max()))
+        agrees_L = rows.human_N[both_N] == rows.judge_N[both_N]
+        agreement = JudgeRate(*weighted_share(agrees_L, smallest / propensity_L, level))
     else:
         human_L, judge_L = human_class_N[both_N], rows.judge_class_N[both_N]
-        errors = judge_errors(human_L, judge_L, rows.classes, propensity_L=propensity_L, level=level)
+        errors = judge_errors(
+            human_L, judge_L, rows.classes, propensity_L=propensity_L, smallest_propensity=smallest, level=level
+        )
         agreement, counts_CC = errors.agreement, errors.confusion_CC
         figures.classes = [
             JudgeClass(
