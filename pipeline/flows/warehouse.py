@@ -36,6 +36,7 @@ def run_name() -> str:
 def report_on_warehouse(
     answers: str = "answers/*.parquet",
     labels: str | None = None,
+    engine: str = "duckdb",
     folder: str = "warehouse",
     id_column: str = "id",
     label: str = "label",
@@ -52,8 +53,11 @@ def report_on_warehouse(
     The state of the run is *Alarm* if the calibration error has exceeded the tolerance.
 
     Args:
-        answers: Path or pattern of the Parquet files with the answers. They have a column `time`.
-        labels: Path or pattern of the table of labels: id, label and `time` of arrival. None: the answers hold them.
+        answers: Path or pattern of the Parquet files with the answers, or a table of a database. They have a column
+            `time`.
+        labels: The same of the labels: id, label and `time` of arrival. None: the answers hold them.
+        engine: `duckdb` for files, or the address of a database such as `postgres://user@host/logs`. Prefect stores the
+            parameters of a run, so give no password: use PGPASSWORD or another source of credentials.
         folder: Folder of the results: sums/, alarm.json, report.html and report.json.
         id_column: Column that both tables share.
         label: Column of the labels.
@@ -81,7 +85,7 @@ def report_on_warehouse(
         positive=positive,
         resolution=None if resolution is None else Resolution.of(resolution),
     )
-    table = PartitionedTable(answers=answers, labels=labels, key=id_column, arrival=arrival, form=form)
+    table = PartitionedTable(answers=answers, labels=labels, engine=engine, key=id_column, arrival=arrival, form=form)
     changes = as_task("find missing days", missing_days, table, place / SUMS)
     for change in changes:
         log.info(describe(change, as_task(f"sums of {change.window}", make_day, table, change)))

@@ -14,6 +14,7 @@ import yaml
 from pipeline.flows import warehouse
 from pipeline.flows.warehouse import report_on_warehouse
 from tests.conftest import ROOT
+from tests.warehouse.engines import Postgres
 from tests.warehouse.partitioned import DAY, START, make, write
 from trueodds.files import FileError
 
@@ -95,6 +96,26 @@ def test_an_alarm_names_the_state_of_the_run(server: None, tmp_path: Path, monke
     assert state.name == "Alarm" and "ALARM since 2026-03-01" in str(state.message)
     with pytest.raises(FileError, match="does not tell when labels arrive"):
         report_on_warehouse(answers="a.parquet", label="correct", folder="other")
+
+
+@pytest.mark.full
+def test_days_of_a_database_are_those_of_files(server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = make(tmp_path, rows=60)
+    run: dict[str, Any] = {"answers": "answers/*.parquet", "labels": "labels/*.parquet"}
+    assert report_on_warehouse(**run, folder="files", return_state=True).is_completed()
+    database = Postgres()
+    try:
+        names = [database.write(pq.read_table(Path(str(one)).parent)) for one in (files.answers, files.labels)]
+        run = {"answers": names[0], "labels": names[1], "engine": database.address, "folder": "database"}
+        state = report_on_warehouse(**run, return_state=True)
+        assert state.name == "Completed" and "no alarm after 4 partitions" in str(state.message)
+        before = contents(tmp_path / "database")
+        assert report_on_warehouse(**run, return_state=True).is_completed()
+        assert contents(tmp_path / "database") == before, "a repeated run changes nothing"
+    finally:
+        database.close()
+    assert (tmp_path / "database" / "alarm.json").read_bytes() == (tmp_path / "files" / "alarm.json").read_bytes()
 
 
 def test_the_deployment_names_the_flow() -> None:

@@ -57,6 +57,10 @@ class Database(ABC):
     @abstractmethod
     def _write(self, name: str, table: pa.Table) -> None: ...
 
+    def insert(self, name: str, table: pa.Table) -> None:
+        """Add rows to a table."""
+        raise NotImplementedError
+
     def _parquet(self, name: str, table: pa.Table) -> Path:
         path = self.folder / f"{name}.parquet"
         pq.write_table(table, path)
@@ -135,6 +139,10 @@ class ClickHouse(Database):
             f"CREATE TABLE {name} ENGINE = MergeTree ORDER BY tuple() AS SELECT * FROM file('{path}')"
             " SETTINGS session_timezone = 'UTC'"
         )
+
+    def insert(self, name: str, table: pa.Table) -> None:
+        path = self._parquet(f"{name}_more", table)
+        self.client.command(f"INSERT INTO {name} SELECT * FROM file('{path}')")
 
     def close(self) -> None:
         self.client.close()

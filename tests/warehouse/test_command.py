@@ -88,6 +88,16 @@ def test_the_latest_label_of_an_id_counts(tmp_path: Path, capsys: pytest.Capture
         assert_close(found[name], expected[name])
 
 
+def test_ids_that_are_numbers_of_any_name_are_no_class(tmp_path: Path) -> None:
+    answers = {name: values for name, values in usual(20).items() if name != "label"}
+    one = written(tmp_path / "answers.parquet", {**answers, "number": list(range(20))})
+    labels = written(tmp_path / "labels.parquet", {"number": [1, 2], "label": ["class 0", "class 1"]})
+    options = ("--engine", "duckdb", "--labels", str(labels), "--id", "number")
+    found = figures(tmp_path, str(one), *options, "--by", "class")
+    assert (found["answers"], found["labelled"]) == (20, 2)
+    assert [row["name"] for row in found["classes"]] == [f"class {k}" for k in range(3)]
+
+
 LABELS: dict[str, tuple[dict[str, Any], str]] = {
     "no ids": ({"label": ["class 0"]}, "has no column 'id'"),
     "no labels": ({"id": [1], "truth": ["class 0"]}, "has no column 'label'"),

@@ -16,6 +16,7 @@ import pytest
 import trueodds
 from tests.conftest import ROOT
 from tests.warehouse.engines import DATABASES, Database, Postgres
+from tests.warehouse.partitioned import START
 from tests.warehouse.tables import REFUSED, USED, arrow, usual
 from tests.warehouse.test_command import assert_close, figures, refusal
 from tests.warehouse.test_equality import assert_equal, assert_equal_groups, read
@@ -157,11 +158,15 @@ PAGE = ROOT / "docs" / "how-to" / "report-on-a-database.md"
 
 
 @pytest.mark.parametrize("engine", ["postgres"])
-def test_the_commands_of_the_page_run(engine: str, database: Database, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_of_the_page_run(
+    engine: str, database: Database, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert isinstance(database, Postgres)
+    monkeypatch.chdir(tmp_path)
     columns = usual(300, 2)
-    scores = {"id": list(range(300)), "no": columns["class 0"], "yes": columns["class 1"]}
-    labels = {"id": list(range(200)), "label": ["no", "yes"] * 100}
+    times = [START + 400 * k for k in range(300)]
+    scores = {"id": list(range(300)), "no": columns["class 0"], "yes": columns["class 1"], "time": times}
+    labels = {"id": list(range(200)), "label": ["no", "yes"] * 100, "time": [time + 60 for time in times[:200]]}
     tables = {"answers": arrow(columns), "scores": arrow(scores), "labels": arrow(labels)}
     for name, table in tables.items():
         database.run(f"DROP TABLE IF EXISTS {name}", f"ALTER TABLE {database.write(table)} RENAME TO {name}")
@@ -171,6 +176,12 @@ def test_the_commands_of_the_page_run(engine: str, database: Database, capsys: p
     for command in commands:
         assert cli.main("trueodds", cli.COMMANDS, shlex.split(command)) == 0
         assert "300 answers have labels" in capsys.readouterr().out
+    for command in re.findall(r"^    trueodds ((?:sums|alarm) .*)$", text, re.MULTILINE):
+        assert cli.main("trueodds", cli.COMMANDS, shlex.split(command)) == 0
+    assert "sums/2026-03-01.parquet: 216 answers" in (printed := capsys.readouterr().out)
+    assert "no alarm after 2 partitions" in printed or "ALARM" in printed
+    assert cli.main("trueodds", cli.COMMANDS, ["report", "sums/*.parquet"]) == 0
+    assert "200 of 300 answers have labels" in capsys.readouterr().out
     (block,) = re.findall(r"^    import ibis\n(?:(?:    .*)?\n)+", text, re.MULTILINE)
     names: dict[str, Any] = {}
     exec(dedent(block), names)
@@ -196,7 +207,7 @@ def test_a_report_on_postgres_is_of_one_state_and_writes_nothing(engine: str, da
 
 @pytest.mark.parametrize("engine", ["postgres"])
 def test_bad_addresses_and_tables_are_refused(
-    engine: str, database: Database, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    engine: str, database: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:
     closed = database.address.replace("@", ":secret@").replace(str(database.address.split(":")[-1]), "1/postgres")
     for arguments, words in {
@@ -207,10 +218,6 @@ def test_bad_addresses_and_tables_are_refused(
     }.items():
         message = refusal(capsys, arguments[0], "--engine", arguments[1])
         assert words in message and "secret" not in message
-    name = database.write(arrow(usual(20)))
-    command = ["sums", name, "--engine", database.address, "--arrival", "time", "--daily", "--out", str(tmp_path)]
-    assert cli.main("trueodds", cli.COMMANDS, command) != 0
-    assert "sums by day are made of Parquet files" in capsys.readouterr().err
 
 
 def test_an_engine_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -256,7 +256,10 @@ def test_days_of_timestamps_are_those_of_utc(kind: pa.DataType, tmp_path: Path) 
         times = times.cast(kind) if kind.tz else times.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us"))
     pq.write_table(columns.append_column("time", times), tmp_path / "a.parquet")
     table = PartitionedTable(answers=str(tmp_path / "a.parquet"), arrival="time", form=Form(label="label"))
-    assert rows_by_day(table) == {START * 1000: (2, 2), (START + DAY) * 1000: (2, 1)}
+    rows = rows_by_day(table)
+    assert {day: row[:2] for day, row in rows.items()} == {START * 1000: (2, 2), (START + DAY) * 1000: (2, 1)}
+    last = [1000 * (START if pa.types.is_date(kind) else START + DAY - 1) + k * DAY * 1000 for k in range(2)]
+    assert [row[2:] for row in rows.values()] == [(ms, ms) for ms in last]
     days = [sums_of_partition(table, Window.of_day((START + k * DAY) * 1000)) for k in range(2)]
     assert [(day.rows.answers, day.rows.labels) for day in days] == [(2, 2), (2, 1)]
 

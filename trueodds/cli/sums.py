@@ -24,6 +24,7 @@ EXAMPLES = (
     'sums "answers/*.parquet" --labels "labels/*.parquet" --partition yesterday --out sums/yesterday.parquet',
     'sums "answers/*.parquet" --arrival labelled_at --since 2026-01-01 --until 2026-03-01 --out sums/before.parquet',
     'sums "answers/*.parquet" --labels "labels/*.parquet" --daily --out sums',
+    "sums answers --engine postgres://user@host/logs --labels labels --daily --out sums",
 )
 UNITS = ("minute", "hour", "day", "month")
 
@@ -34,12 +35,14 @@ def add_parser(commands: Subparsers) -> None:
     answers = (
         "a .parquet file, or a pattern of such files in quotes or in a bucket (s3://bucket/answers/*.parquet): a column"
     )
-    answers += " for each class, or confidence and predicted (or correct); and a column time"
+    answers += " for each class, or confidence and predicted (or correct); and a column time; or the name of such a"
+    answers += " table in the database of --engine"
     labels = (
-        "a .parquet file or pattern with the table of labels: the columns id, label and time, the arrival of each label"
+        "a .parquet file or pattern, or a table of the database, with the labels: the columns id, label and time, the"
+        " arrival of each label"
     )
     add_form(parser, answers=answers, labels=labels, urls=True)
-    add_engine(parser, default="duckdb")
+    add_engine(parser, default="duckdb", databases=True)
     words = (
         "with labels in the table of answers: the column with the time at which each label arrived (`time` if labels"
     )

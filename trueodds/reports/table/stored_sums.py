@@ -103,6 +103,20 @@ class ReadFile:
 
 
 @dataclass(frozen=True)
+class ReadTable:
+    """Table whose rows a partition counts, as it was then. Another number or time later shows that it has changed."""
+
+    name: str
+    """Name of the table, or pattern of its files."""
+    address: str
+    """Address of its database without a password; "" for files."""
+    rows: int
+    """Number of its rows in the partition: answers by their time, or labels by their arrival."""
+    last_ms: int | None
+    """Latest of these times in Unix milliseconds; None if there is none."""
+
+
+@dataclass(frozen=True)
 class RowCounts:
     """Numbers of rows of a partition."""
 
@@ -137,6 +151,8 @@ class Partition:
     unit: Unit | None = None
     columns: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    tables: tuple[ReadTable, ...] = ()
+    """The table of the answers and that of the labels. Empty in files of earlier releases."""
 
     @property
     def is_empty(self) -> bool:
@@ -185,6 +201,7 @@ def write_partition(path: Path, partition: Partition) -> None:
     facts = {name: getattr(partition, name) for name in (*_TEXTS, *_LISTS)}
     facts |= {"format": FORMAT, "grid": GRID, "window": asdict(partition.window), "rows": asdict(partition.rows)}
     facts |= {"resolution": partition.resolution.to_json(), "files": [asdict(file) for file in partition.files]}
+    facts["tables"] = [asdict(table) for table in partition.tables]
     columns = {
         "part": pa.array(groups.part_G.tolist(), pa.string()),
         "name": pa.array(groups.name_G.tolist(), pa.string()),
@@ -244,6 +261,7 @@ def read_partition(path: Path) -> Partition:
             rows=RowCounts(**facts["rows"]),
             files=files,
             resolution=Resolution.from_json(facts["resolution"]),
+            tables=tuple(ReadTable(**table) for table in facts.get("tables", ())),
             **rest,
         )
     except (KeyError, ValueError, TypeError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -17,7 +18,7 @@ from trueodds.reports.table.stored_sums import (
     read_partition,
     write_partition,
 )
-from trueodds.reports.warehouse.partitions import PartitionedTable, rows_by_day, sums_of_partition
+from trueodds.reports.warehouse.partitions import DayRows, PartitionedTable, rows_by_day, sums_of_partition
 from trueodds.texts import plural
 
 KEPT = "Late rows are left out, because the answers of labels that these sums count have been removed since."
@@ -25,20 +26,21 @@ KEPT = "Late rows are left out, because the answers of labels that these sums co
 
 @dataclass(frozen=True)
 class DayChange:
-    """File of sums that a day needs: a new one, or one to make again because rows came late."""
+    """File of sums that a day needs: a new one, or one to make again because rows came late or were replaced."""
 
     path: Path
     window: Window
-    reason: Literal["new", "late rows", "after late rows"]
+    reason: Literal["new", "late rows", "other rows", "after late rows"]
 
 
 def missing_days(table: PartitionedTable, folder: Path, end_ms: int | None = None) -> list[DayChange]:
     """Return the files that a folder of sums lacks, in the order of their days.
 
     Days run from the first answer up to the last day with rows, or yesterday if that is earlier. A file is made again
-    if its days have more rows by now, because some rows came late, and so are the files after it. A file stays if its
-    days have fewer rows, because a retention removed them. If the labels are a column of the answers, and some went
-    without their answers, later labels have replaced them: then the file is made again, too.
+    if its days have more rows by now, because some rows came late, and so are the files after it. So is a file whose
+    days have as many rows as before, and another latest time. A file stays if its days have fewer rows, because a
+    retention removed them. If the labels are a column of the answers, and some went without their answers, later
+    labels have replaced them: then the file is made again, too.
 
     Args:
         table: The answers and their labels.
@@ -58,21 +60,35 @@ def missing_days(table: PartitionedTable, folder: Path, end_ms: int | None = Non
         if again := covered & set(days):
             raise FileError(f"{path} and another file of {folder} hold {Window.of_day(min(again))}; remove one of them")
         covered |= set(days)
-        now = tuple(sum(counts.get(day, (0, 0))[k] for day in days) for k in range(2))
+        found = [counts[day] for day in days if day in counts]
+        now = sum(rows.answers for rows in found), sum(rows.labels for rows in found)
         before = partition.rows.answers, partition.rows.label_rows
         has_lost_answers = has_lost_answers or now[0] < before[0]
         is_replaced = table.labels is None and not has_lost_answers
         if now[0] < before[0] or (now[1] < before[1] and not is_replaced):
             continue
-        if now != before or is_after_late:
-            changes.append(DayChange(path, partition.window, "late rows" if now != before else "after late rows"))
-            is_after_late = True
+        if now != before:
+            changes.append(DayChange(path, partition.window, "late rows"))
+        elif _has_other_rows(partition, found):
+            changes.append(DayChange(path, partition.window, "other rows"))
+        elif is_after_late:
+            changes.append(DayChange(path, partition.window, "after late rows"))
+        is_after_late = bool(changes)
     first, last = min(counts), max(counts)
     for day in range(first, min(end, last + DAY_MS), DAY_MS):
         if day not in covered:
             window = Window.of_day(day)
             changes.append(DayChange(folder / f"{window}.parquet", window, "new"))
     return sorted(changes, key=lambda change: change.window)
+
+
+def _has_other_rows(partition: Partition, days: Sequence[DayRows]) -> bool:
+    """Return whether the latest times of a partition's days have changed. Files of earlier releases do not say them."""
+    now = [
+        max((ms for ms in times if ms is not None), default=None)
+        for times in ([rows.last_answer_ms for rows in days], [rows.last_label_ms for rows in days])
+    ]
+    return bool(partition.tables) and [table.last_ms for table in partition.tables] != now
 
 
 def _in_folder(folder: Path) -> list[tuple[Path, Partition]]:

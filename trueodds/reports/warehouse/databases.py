@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import metadata
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,7 +14,7 @@ import sqlglot.expressions as sge
 from trueodds.files import FileError
 from trueodds.reports.warehouse.plan import Expression
 from trueodds.reports.warehouse.probes import check_arithmetic
-from trueodds.reports.warehouse.table_source import EngineError, TableSource, missing_package, naming
+from trueodds.reports.warehouse.table_source import EMBEDDED, EngineError, TableSource, missing_package, naming
 
 SCHEMES = {
     "postgres": "postgres",
@@ -26,10 +27,35 @@ SCHEMES = {
     "trino": "trino",
 }
 """Beginning of an address -> name of the engine in Ibis."""
+READ_ONE_STATE = ("postgres",)
+"""Engines whose connection reads one state of the database until it is closed."""
 _CLICKHOUSE = {"precise_float_parsing": 1, "join_use_nulls": 1, "session_timezone": "UTC"}
 """Settings of ClickHouse. Without them it reads constants with errors in the last digit, and joins fill in zeros."""
 _POSTGRES = ("SET LOCAL work_mem = '64MB'", "SET LOCAL jit = off")
 """Settings of PostgreSQL: memory of an aggregate before it writes to disk, and no compilation of long expressions."""
+
+
+def is_address(engine: str) -> bool:
+    """Return whether --engine is the address of a database."""
+    return "://" in engine and engine.partition("://")[0] in SCHEMES
+
+
+def engine_text(source: TableSource) -> str:
+    """Return the engine of a table with its version, such as `postgres 16.4`.
+
+    Raises:
+        EngineError: The engine does not answer.
+    """
+    if source.engine == EMBEDDED:
+        return f"{EMBEDDED} {metadata.version(EMBEDDED)}"
+    with naming(source.name, source.engine):
+        return f"{source.engine} {ibis.get_backend(source.table).version}"
+
+
+def disconnect(connection: Any) -> None:
+    """Close a connection. Spark's session stays: the process shares it."""
+    if connection.name != "pyspark":
+        connection.disconnect()
 
 
 def open_table(name: str, address: str, connection: Any = None) -> TableSource:
@@ -132,13 +158,28 @@ def postgres_sql(compiler: Any, table: Expression) -> str:
 
     PostgreSQL puts the terms of an inner SELECT in place of its names. A term that the next step uses three times is
     then computed three times, and over many steps the query outgrows every memory. `OFFSET 0` keeps steps apart, and
-    writes nothing to disk.
+    writes nothing to disk. Steps that only choose rows and columns get none (`_has_terms`).
     """
     tree = compiler.to_sqlglot(table)
     for step in tree.find_all(sge.Subquery, sge.CTE):
-        if isinstance(step.this, sge.Select) and not (step.this.args.get("offset") or step.this.args.get("limit")):
+        if isinstance(step.this, sge.Select) and _has_terms(step.this):
             step.this.set("offset", sge.Offset(expression=sge.Literal.number(0)))
     return str(tree.sql("postgres"))
+
+
+def _has_terms(select: sge.Select) -> bool:
+    """Return whether a SELECT computes terms of single rows.
+
+    One that only chooses rows and columns is merged into the next step, so that PostgreSQL can use an index.
+    """
+    if select.args.get("offset") or select.args.get("limit"):
+        return False
+    constants = (sge.Null, sge.Literal, sge.Boolean)
+    for one in (term.unalias() for term in select.expressions):
+        is_constant = isinstance(one.this if isinstance(one, sge.Cast) else one, constants)
+        if not (is_constant or isinstance(one, sge.Column | sge.Star)):
+            return True
+    return False
 
 
 def _array(values: Any, kind: Any) -> pa.Array:

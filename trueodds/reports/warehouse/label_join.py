@@ -8,6 +8,7 @@ from typing import Any
 import ibis
 
 from trueodds.files import FileError
+from trueodds.reports.table.reading import NOT_CLASSES
 from trueodds.reports.warehouse.parquet_source import TableSource, open_source
 from trueodds.reports.warehouse.plan import Expression
 from trueodds.reports.warehouse.terms import where
@@ -73,7 +74,8 @@ def join_labels(source: TableSource, labels: TableSource, label: str, key: str) 
     )
     latest = _latest(rows, has_times)
     _check_labels(labels, rows, latest, key)
-    kept = {name: source.table[name] for name in source.header if name != label}
+    left_out = {label} if key in NOT_CLASSES else {label, key}  # a column of numbers would be a class
+    kept = {name: source.table[name] for name in source.header if name not in left_out}
     match = source.table.left_join(latest, source.table[key] == latest.key)
     table = match.select(**kept, **{label: latest.label})
     notes = _check_join(source, match, latest, key)

@@ -10,7 +10,7 @@ import ibis
 
 from trueodds.bundle.storage.objects import is_url
 from trueodds.files import FileError
-from trueodds.reports.warehouse.databases import SCHEMES, open_table
+from trueodds.reports.warehouse.databases import SCHEMES, is_address, open_table
 from trueodds.reports.warehouse.parquet_files import files_of
 from trueodds.reports.warehouse.plan import Expression
 from trueodds.reports.warehouse.table_source import EMBEDDED
@@ -33,7 +33,7 @@ def open_source(answers: str, engine: str, beside: Expression = None, *, file_co
             `s3://bucket/answers/*.parquet`. With the address of a database, the name of a table or a view.
         engine: `duckdb`, or the address of a database, such as `postgres://user@host/database`.
         beside: A table that is open already, with whose connection this one is opened.
-        file_column: Name of an added column with the file of each row; "" for none.
+        file_column: Name of an added column with the file of each row of files; "" for none.
 
     Raises:
         EngineError: The engine is another one, or cannot read the table.
@@ -42,12 +42,7 @@ def open_source(answers: str, engine: str, beside: Expression = None, *, file_co
         MissingExtraError: The engine's packages are not installed.
     """
     connection = None if beside is None else ibis.get_backend(beside)
-    if engine.partition("://")[0] in SCHEMES and "://" in engine:
-        if file_column:
-            raise EngineError(
-                f"--engine is {short(hide_password(engine))}; sums by day are made of Parquet files: allowed is"
-                f" {EMBEDDED}. Write each day's rows to Parquet files, or report on the table with `trueodds report`"
-            )
+    if is_address(engine):
         return open_table(answers, engine, connection)
     if engine != EMBEDDED:
         raise EngineError(

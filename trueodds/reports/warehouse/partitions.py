@@ -2,53 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from importlib import metadata
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import ibis
 import numpy as np
 
 from trueodds.files import FileError
-from trueodds.processes.choices import TrendUnit
-from trueodds.reports.table.reading import Form
+from trueodds.reports.table.reading import NOT_CLASSES
 from trueodds.reports.table.stored_sums import FIRST, Partition, ReadFile, RowCounts, Window, merge
 from trueodds.reports.table.summed import COLUMNS, SumGroups, TableSums
+from trueodds.reports.warehouse.answer_rows import period_of
+from trueodds.reports.warehouse.arrivals import (
+    BEFORE,
+    CORRECTED,
+    FILE,
+    LABEL_FILE,
+    LABELLED,
+    NEW,
+    OLD,
+    LatestLabels,
+    latest_labels,
+    rows_of_column,
+    rows_of_labels,
+    within,
+)
+from trueodds.reports.warehouse.daily_tables import OpenTables, open_tables, time_ms
+from trueodds.reports.warehouse.daily_tables import PartitionedTable as PartitionedTable
 from trueodds.reports.warehouse.parquet_files import size_and_hash
-from trueodds.reports.warehouse.parquet_source import TableSource, open_source
+from trueodds.reports.warehouse.parquet_source import TableSource
 from trueodds.reports.warehouse.plan import Expression, ReadingPlan, TimeColumn
-from trueodds.reports.warehouse.planning import plan_of, time_column
+from trueodds.reports.warehouse.planning import plan_of
 from trueodds.reports.warehouse.summing import sums_by_plan
 from trueodds.sums.rounding import EXACT
-from trueodds.texts import column_quotes, plural
-
-_FILE, _NEW, _OLD = "trueodds_file", "trueodds_new", "trueodds_old"
-_BEFORE, _CORRECTED, _LABELLED, _LABEL_FILE = (
-    "trueodds_before",
-    "trueodds_corrected",
-    "trueodds_labelled",
-    "trueodds_label_file",
-)
-UNIT: TrendUnit = "hour"
-"""Unit of the periods, from which a report makes days and months."""
+from trueodds.texts import plural
 
 
-@dataclass(frozen=True, kw_only=True)
-class PartitionedTable:
-    """Answers and their labels, and the columns that tell when each arrived."""
+class DayRows(NamedTuple):
+    """Rows of a day in the tables."""
 
-    answers: str
-    """A path or a pattern of Parquet files."""
-    labels: str | None = None
-    """Files of a table of ids, labels and their times of arrival. None: the answers hold their labels."""
-    engine: str = "duckdb"
-    key: str = "id"
-    """Column that both tables share."""
-    arrival: str = ""
-    """Column of the answers with the arrival of each label, if there is no table of labels."""
-    form: Form = field(default_factory=Form)
-    trend: TrendUnit = UNIT
+    answers: int
+    labels: int
+    last_answer_ms: int | None
+    """Time of the last answer in Unix milliseconds; None if there is none."""
+    last_label_ms: int | None
+    """The same of the labels."""
 
 
 def sums_of_partition(table: PartitionedTable, window: Window) -> Partition:
@@ -64,149 +62,104 @@ def sums_of_partition(table: PartitionedTable, window: Window) -> Partition:
 
     Raises:
         FileError: A column is missing, a label has no id or no time, ids repeat, or a row cannot be counted.
-        FileChangedError: A file changed meanwhile.
+        FileChangedError: A file, or a table of a database, changed meanwhile.
         EngineError: The engine cannot run the expression.
     """
-    opened = _Opened.of(table)
-    partition = opened.partition(window)
-    opened.answers.check_state()
-    if opened.labels is not None:
-        opened.labels.check_state()
-    return partition
+    with open_tables(table) as opened:
+        return _Partitioning(opened, window).partition()
 
 
-def rows_by_day(table: PartitionedTable) -> dict[int, tuple[int, int]]:
+def rows_by_day(table: PartitionedTable) -> dict[int, DayRows]:
     """Count answers and labels by day, from the first day with answers on.
 
     Args:
         table: The answers and their labels.
 
     Returns:
-        For the first millisecond of each day with rows: the number of answers, and of labels in the files.
+        The rows by the first millisecond of each day that has some.
     """
-    opened = _Opened.of(table)
-    answers = _count_by_day(opened.answers, opened.answers.table, opened.time)
-    labels = _count_by_day(opened.label_source, opened.label_rows, opened.arrival)
-    first = min(answers)
-    return {day: (answers.get(day, 0), labels.get(day, 0)) for day in sorted(answers | labels) if day >= first}
+    with open_tables(table) as opened:
+        answers = _count_by_day(opened.answers, opened.answers.table, opened.time)
+        labels = _count_by_day(opened.label_source, opened.label_rows, opened.arrival)
+    none = (0, None)
+    days = [day for day in sorted(answers | labels) if day >= min(answers)]
+    pairs = {day: (answers.get(day, none), labels.get(day, none)) for day in days}
+    return {day: DayRows(one[0], other[0], one[1], other[1]) for day, (one, other) in pairs.items()}
 
 
-def _count_by_day(source: TableSource, rows: Expression, moment: TimeColumn) -> dict[int, int]:
-    """Count rows by the first millisecond of their day."""
-    from trueodds.reports.warehouse.answer_rows import period_of
-
-    keyed = rows.select(day=period_of(rows, moment, "day"))
-    by_day = source.run(keyed.group_by("day").aggregate(count=keyed.count()))
-    pairs = zip(by_day["day"], by_day["count"], strict=True)
-    return {int(day) * 86_400_000: int(count) for day, count in pairs if day is not None}
+def _count_by_day(source: TableSource, rows: Expression, moment: TimeColumn) -> dict[int, tuple[int, int]]:
+    """Return the count of rows and the last time, by the first millisecond of their day."""
+    keyed = rows.select(day=period_of(rows, moment, "day"), moment=rows[moment.column])
+    found = source.run(keyed.group_by("day").aggregate(count=keyed.count(), last=keyed.moment.max()))
+    triples = zip(found["day"], found["count"], found["last"], strict=True)
+    return {int(day) * 86_400_000: (int(n), time_ms(last, moment)) for day, n, last in triples if day is not None}
 
 
 @dataclass(frozen=True)
-class _Opened:
-    """A table of answers and its labels, open in an engine."""
+class _Partitioning:
+    """Tables that are open, and the days whose sums are made."""
 
-    table: PartitionedTable
-    answers: TableSource
-    labels: TableSource | None
-    time: TimeColumn
-    """Column of the answers' times."""
-    arrival: TimeColumn
-    """Column of the labels' arrival."""
+    tables: OpenTables
+    window: Window
 
-    @classmethod
-    def of(cls, table: PartitionedTable) -> _Opened:
-        """Open the files and check their columns."""
-        answers = open_source(table.answers, table.engine, file_column=_FILE)
-        label = table.form.label
-        if "time" not in answers.header:
-            raise FileError(
-                f"{answers.name} has no column time, by which answers belong to a day; it has"
-                f" {_columns(answers)}. Rename the column that holds it"
-            )
-        if not answers.run(answers.table.aggregate(rows=answers.table.count()))["rows"][0]:
-            raise FileError(f"{answers.name} holds no answers; give files with rows")
-        time = time_column(answers, "time")[0]
-        if table.labels is None:
-            if label not in answers.header:
-                raise FileError(
-                    f"{answers.name} has no column {label!r}; it has {_columns(answers)}. Name it with --label, or give"
-                    " the table of labels with --labels"
-                )
-            if table.arrival not in answers.header:
-                given = f"the column {table.arrival!r} of --arrival" if table.arrival else "no --arrival is given, and"
-                raise FileError(
-                    f"{answers.name} does not tell when labels arrive: {given} does not exist; it has"
-                    f" {_columns(answers)}. Name the column with --arrival, or give a table of labels with --labels"
-                    if table.arrival
-                    else f"{answers.name} does not tell when labels arrive. Name the column that holds it with"
-                    " --arrival (`--arrival time` if labels come with their answers), or give a table of labels with"
-                    " --labels"
-                )
-            arrival = time if table.arrival == "time" else time_column(answers, table.arrival)[0]
-            return cls(table, answers, None, time, arrival)
-        labels = open_source(table.labels, table.engine, answers.table, file_column=_LABEL_FILE)
-        _check_labels(answers, labels, label, table.key)
-        return cls(table, answers, labels, time, time_column(labels, "time")[0])
+    def partition(self) -> Partition:
+        """Make the sums.
 
-    @property
-    def label_source(self) -> TableSource:
-        """Table that holds the labels."""
-        return self.labels or self.answers
-
-    @property
-    def label_rows(self) -> Expression:
-        """Rows of that table that hold one."""
-        table = self.label_source.table
-        return table.filter(table[self.table.form.label].notnull())
-
-    def partition(self, window: Window) -> Partition:
-        """Make the sums of a partition."""
-        matched, without_answer = self._match_labels(window)
-        rows = _keep_rows(matched)
-        counts = _counts(self.answers, rows)
-        arrived = self.label_rows.filter(_within(self.label_rows, self.arrival, window.start_ms, window.end_ms))
-        label_rows = int(self.label_source.run(arrived.aggregate(count=arrived.count()))["count"][0])
-        engine = f"{self.table.engine} {metadata.version(self.table.engine)}"
-        files = (*_files_of(self.answers, rows, _FILE), *_files_of(self.answers, rows, _LABEL_FILE))
+        Raises:
+            FileChangedError: The tables changed meanwhile.
+        """
+        tables, window = self.tables, self.window
+        state = tables.state(window)
+        matched, without_answer = self._match_labels()
+        rows = _keep_rows(matched) if tables.has_files else matched
+        counts = _counts(tables.answers, rows)
+        files: list[ReadFile] = []
+        if tables.has_files:
+            files = [*_files_of(tables.answers, rows, FILE), *_files_of(tables.answers, rows, LABEL_FILE)]
         partition = Partition(
             window=window,
             groups=_no_groups(),
-            source=self.answers.name,
-            rows=replace(counts, without_answer=without_answer, label_rows=label_rows),
-            files=files,
-            engine=engine,
-            resolution=self.table.form.resolution or EXACT,
+            source=tables.answers.name,
+            rows=replace(counts, without_answer=without_answer, label_rows=state.tables[1].rows),
+            files=tuple(files),
+            engine=tables.engine,
+            resolution=tables.table.form.resolution or EXACT,
+            tables=state.tables,
         )
-        if partition.is_empty:
-            return partition
-        return self._with_sums(partition, rows)
+        if not partition.is_empty:
+            partition = self._with_sums(partition, rows)
+        tables.check_state(window, state)
+        return partition
 
     def _with_sums(self, partition: Partition, rows: Expression) -> Partition:
         """Add the sums: of new labels and all answers, less what earlier partitions count."""
-        label = self.table.form.label
-        left_out = {label, _FILE, self.table.arrival} - {"time"}  # a column of numbers would be a class
-        kept = [name for name in self.answers.header if name not in left_out]
+        answers, table = self.tables.answers, self.tables.table
+        label = table.form.label
+        left_out = {label, FILE, table.arrival} - {"time"}  # a column of numbers would be a class
+        if table.labels is not None and table.key not in NOT_CLASSES:
+            left_out.add(table.key)
+        kept = [name for name in answers.header if name not in left_out]
 
-        def table(which: Expression, code: str) -> Expression:
+        def part(which: Expression, code: str) -> Expression:
             return which.select(*kept, which[code].name(label))
 
-        corrected = rows.filter(rows[_CORRECTED])
-        both = ibis.union(table(rows, _NEW), table(corrected, _OLD)) if partition.rows.corrections else None
-        whole = replace(self.answers, table=table(rows, _NEW) if both is None else both)
-        plan = plan_of(whole, self.table.form, trend=self.table.trend)
+        corrected = rows.filter(rows[CORRECTED])
+        both = ibis.union(part(rows, NEW), part(corrected, OLD)) if partition.rows.corrections else None
+        whole = replace(answers, table=part(rows, NEW) if both is None else both)
+        plan = plan_of(whole, table.form, trend=table.trend)
 
         def sums(which: Expression, code: str) -> TableSums:
-            return sums_by_plan(replace(self.answers, table=table(which, code)), plan)
+            return sums_by_plan(replace(answers, table=part(which, code)), plan)
 
-        made = sums(rows, _NEW)
+        made = sums(rows, NEW)
         parts, first = [made.groups], [_first_of(made, plan)]
         if partition.rows.labels:
-            earlier = rows.filter(rows[_BEFORE])
-            if self.answers.run(earlier.aggregate(rows=earlier.count()))["rows"][0]:
-                parts.append(_only_answers(sums(earlier, _NEW).groups))
+            earlier = rows.filter(rows[BEFORE])
+            if answers.run(earlier.aggregate(rows=earlier.count()))["rows"][0]:
+                parts.append(_only_answers(sums(earlier, NEW).groups))
         if partition.rows.corrections:
-            parts.append(_negative(sums(corrected, _OLD).groups))
-            first.append(_negative(_first_of(sums(corrected, _NEW), plan)))
+            parts.append(_negative(sums(corrected, OLD).groups))
+            first.append(_negative(_first_of(sums(corrected, NEW), plan)))
         return replace(
             partition,
             groups=merge([*parts, *first]),
@@ -219,177 +172,65 @@ class _Opened:
             notes=made.notes,
         )
 
-    def _match_labels(self, window: Window) -> tuple[Expression, int]:
-        """Return the rows that count in a window, with their new and their replaced label.
+    def _match_labels(self) -> tuple[Expression, int]:
+        """Return the rows that count, with their new and their replaced label.
 
         Returns:
             The rows, and the number of labels of the window without an answer.
         """
-        answers, label = self.answers.table, self.table.form.label
-        kept = [name for name in self.answers.header if name != label]
-        created = _within(answers, self.time, window.start_ms, window.end_ms)
-        until = answers.filter(_within(answers, self.time, None, window.end_ms))
-        if self.labels is None:
-            gaps = answers.filter(answers[label].notnull() & answers[self.arrival.column].isnull())
-            lost = int(self.answers.run(gaps.aggregate(count=gaps.count()))["count"][0])
-            if lost:
-                raise FileError(
-                    f"{self.answers.name}: {plural(lost, 'label')} have no {self.arrival.column}; give each label the"
-                    " time of its arrival"
-                )
-            known = _within(until, self.arrival, None, window.end_ms) & until[label].notnull()
-            late = known & _within(until, self.arrival, window.start_ms, None)
-            inside = _within(until, self.time, window.start_ms, None)
-            rows = until.select(
-                *kept,
-                **{
-                    _NEW: ibis.cases((known, until[label]), else_=ibis.null(until[label].type())),
-                    _OLD: ibis.null(until[label].type()),
-                    _BEFORE: ~inside,
-                    _CORRECTED: ibis.literal(False),
-                    _LABELLED: known & (late | inside),
-                    _LABEL_FILE: ibis.null("string"),
-                },
-            )
-            return rows.filter(~rows[_BEFORE] | rows[_LABELLED]), 0
-        recent, older = self._latest_labels(window, answers.filter(created))
-        key = self.table.key
-        match = until.left_join(recent, until[key] == recent.new_key)
-        match = match.left_join(older, until[key] == older.old_key)
-        inside = _within(until, self.time, window.start_ms, None)
-        is_new, is_old = recent.new_key.notnull(), older.old_key.notnull()
-        rows = match.select(
-            **{name: until[name] for name in kept},
-            **{
-                _NEW: ibis.cases(
-                    (is_new, recent.new_label), (inside, older.old_label), else_=ibis.null(older.old_label.type())
-                ),
-                _OLD: older.old_label,
-                _BEFORE: ~inside,
-                _CORRECTED: ~inside & is_new & is_old,
-                _LABELLED: is_new | (inside & is_old),
-                _LABEL_FILE: ibis.cases((is_new, recent.new_file), else_=older.old_file),
-            },
+        tables, label, key = self.tables, self.tables.table.form.label, self.tables.table.key
+        answers = tables.answers.table
+        kept = [name for name in tables.answers.header if name != label]
+        time, arrival, window = tables.time, tables.arrival, self.window
+        if tables.labels is None:
+            rows = rows_of_column(answers, columns=kept, label=label, time=time, arrival=arrival, window=window)
+            return rows, 0
+        latest = latest_labels(
+            answers, tables.labels.table, key=key, label=label, time=time, arrival=arrival, window=window
         )
-        rows = rows.filter(~rows[_BEFORE] | rows[_LABELLED])
-        return rows, self._check_keys(rows, recent, until)
+        self._check_different(tables.labels, latest)
+        rows = rows_of_labels(answers, latest, columns=kept, key=key, time=time, window=window)
+        return rows, self._check_keys(rows, latest)
 
-    def _latest_labels(self, window: Window, new_answers: Expression) -> tuple[Expression, Expression]:
-        """Return the latest label of each id in the window, and the latest one before it.
+    def _check_different(self, labels: TableSource, latest: LatestLabels) -> None:
+        """Check that no id has two different labels at one time.
 
         Raises:
-            FileError: An id has two different labels at one time.
+            FileError: One has.
         """
-        assert self.labels is not None
-        table, key = self.labels.table, self.table.key
-        rows = table.select(
-            key=table[key], label=table[self.table.form.label], time=table.time, file=table[_LABEL_FILE]
-        )
-        rows = rows.filter(rows.label.notnull())
-        moment = replace(self.arrival, column="time")
-        recent = _latest(rows.filter(_within(rows, moment, window.start_ms, window.end_ms)))
-        before = rows.filter(_within(rows, moment, None, window.start_ms))
-        wanted = ibis.union(recent.select(key=recent.key), new_answers.select(key=new_answers[key])).distinct()
-        older = _latest(before.semi_join(wanted, "key"))
-        for one in (recent, older):
+        for one in (latest.recent, latest.older):
             unclear = one.filter(one.different > 1)
-            keys = self.labels.run(unclear.select(unclear.key).limit(1))["key"]
+            keys = labels.run(unclear.select(unclear.key).limit(1))["key"]
             if keys:
                 raise FileError(
-                    f"{self.labels.name}: {key} {keys[0]!r} has two different labels at the same time; keep one of"
-                    " them, or correct their times of arrival"
+                    f"{labels.name}: {self.tables.table.key} {keys[0]!r} has two different labels at the same time;"
+                    " keep one of them, or correct their times of arrival"
                 )
-        return (
-            recent.select(new_key=recent.key, new_label=recent.label, new_file=recent.file),
-            older.select(old_key=older.key, old_label=older.label, old_file=older.file),
-        )
 
-    def _check_keys(self, rows: Expression, recent: Expression, until: Expression) -> int:
+    def _check_keys(self, rows: Expression, latest: LatestLabels) -> int:
         """Check that each label belongs to one answer, and count the labels of the window without an answer."""
-        key = self.table.key
-        hit = rows.filter(rows[_LABELLED])
-        ids = int(self.answers.run(hit.aggregate(ids=hit[key].nunique()))["ids"][0])
+        answers, key = self.tables.answers, self.tables.table.key
+        until = answers.table.filter(within(answers.table, self.tables.time, None, self.window.end_ms))
+        hit = rows.filter(rows[LABELLED])
+        ids = int(answers.run(hit.aggregate(ids=hit[key].nunique()))["ids"][0])
         same = until.semi_join(hit, key)  # also answers of earlier days, whose sums count the label already
-        answers = int(self.answers.run(same.aggregate(answers=same.count()))["answers"][0])
-        if answers > ids:
+        count = int(answers.run(same.aggregate(answers=same.count()))["answers"][0])
+        if count > ids:
             raise FileError(
-                f"{self.answers.name}: {plural(answers - ids, 'answer')} repeat the {key} of another one, so a label"
-                " would count twice; keep one answer for each"
+                f"{answers.name}: {plural(count - ids, 'answer')} repeat the {key} of another one, so a label would"
+                " count twice; keep one answer for each"
             )
-        lost = recent.anti_join(hit, recent.new_key == hit[key])
-        count = int(self.answers.run(lost.aggregate(count=lost.count()))["count"][0])
-        found_now = hit.filter(~hit[_BEFORE] & hit[_OLD].notnull())  # an earlier partition counts them as lost
-        return count - int(self.answers.run(found_now.aggregate(count=found_now.count()))["count"][0])
-
-
-def _columns(source: TableSource) -> str:
-    """Return the columns of a table for a message."""
-    return column_quotes([name for name in source.header if name not in (_FILE, _LABEL_FILE)])
-
-
-def _check_labels(answers: TableSource, labels: TableSource, label: str, key: str) -> None:
-    """Check that a table of labels can be joined.
-
-    Raises:
-        FileError: A column is missing, the answers hold labels too, or a label has no id or no time.
-    """
-    if label in answers.header:
-        raise FileError(f"{answers.name} holds the column {label!r} itself; leave out --labels, or remove the column")
-    for one, wanted in ((answers, (key,)), (labels, (key, label, "time"))):
-        for name in wanted:
-            if name not in one.header:
-                cure = "Rename the column with the arrival of each label" if name == "time" else "Name it with"
-                option = {"time": "", key: " --id"}.get(name, " --label")
-                raise FileError(f"{one.name} has no column {name!r}; it has {_columns(one)}. {cure}{option}")
-    mine, theirs = answers.table[key].type().copy(nullable=True), labels.table[key].type().copy(nullable=True)
-    if mine != theirs:
-        raise FileError(
-            f"the column {key!r} holds {mine} in {answers.name} and {theirs} in {labels.name}; cast one, so that equal"
-            " ids are equal"
-        )
-    table = labels.table
-    gaps = table.filter(table[key].isnull() & table[label].notnull())
-    count = int(labels.run(gaps.aggregate(count=gaps.count()))["count"][0])
-    if count:
-        raise FileError(f"{labels.name}: {plural(count, 'label')} have no {key}; leave them out, or fill in the {key}")
-
-
-def _within(table: Expression, moment: TimeColumn, start_ms: int | None, end_ms: int | None) -> Expression:
-    """Return whether a time lies in a window; false for a missing one."""
-    column = table[moment.column]
-    if moment.per_second:
-        limits = [None if ms is None else ibis.literal(ms * moment.per_second // 1000) for ms in (start_ms, end_ms)]
-    else:
-        column = column.cast("timestamp") if column.type().is_date() else column
-        limits = [None if ms is None else _timestamp(ms, column) for ms in (start_ms, end_ms)]
-    inside = ibis.literal(True)
-    if limits[0] is not None:
-        inside = inside & (column >= limits[0])
-    if limits[1] is not None:
-        inside = inside & (column < limits[1])
-    return inside.fill_null(False)
-
-
-def _timestamp(ms: int, column: Expression) -> Expression:
-    """Return a time in UTC as a constant of a column's type."""
-    zone = column.type().timezone
-    time = datetime.fromtimestamp(ms / 1000, UTC)
-    return ibis.literal(time, "timestamp('UTC')") if zone else ibis.literal(time.replace(tzinfo=None), "timestamp")
-
-
-def _latest(rows: Expression) -> Expression:
-    """Return the latest label of each id, its file, and how many different labels it has at that time."""
-    last = rows.group_by("key").aggregate(last=rows.time.max())
-    newest = rows.join(last, (rows.key == last.key) & (rows.time == last["last"])).select(
-        key=rows.key, label=rows.label, file=rows.file
-    )
-    return newest.group_by("key").aggregate(
-        label=newest.label.max(), file=newest.file.max(), different=newest.label.nunique()
-    )
+        lost = latest.recent.anti_join(hit, latest.recent.key == hit[key])
+        left = int(answers.run(lost.aggregate(count=lost.count()))["count"][0])
+        found_now = hit.filter(~hit[BEFORE] & hit[OLD].notnull())  # an earlier partition counts them as lost
+        return left - int(answers.run(found_now.aggregate(count=found_now.count()))["count"][0])
 
 
 def _keep_rows(rows: Expression) -> Expression:
-    """Keep rows in a temporary table of the engine, so that the join runs once. It ends with the connection."""
+    """Keep rows in a temporary table of DuckDB, so that the join runs once. It ends with the connection.
+
+    A database gets no such table, so that an account and a replica that may only read are enough.
+    """
     return ibis.get_backend(rows).create_table("trueodds_rows", rows, temp=True)
 
 
@@ -397,9 +238,9 @@ def _counts(source: TableSource, rows: Expression) -> RowCounts:
     """Count the rows of a partition."""
     totals = source.run(
         rows.aggregate(
-            answers=(~rows[_BEFORE]).ifelse(1, 0).sum(),
-            labels=rows[_LABELLED].ifelse(1, 0).sum(),
-            corrections=rows[_CORRECTED].ifelse(1, 0).sum(),
+            answers=(~rows[BEFORE]).ifelse(1, 0).sum(),
+            labels=rows[LABELLED].ifelse(1, 0).sum(),
+            corrections=rows[CORRECTED].ifelse(1, 0).sum(),
         )
     )
     return RowCounts(**{name: int(values[0] or 0) for name, values in totals.items()})

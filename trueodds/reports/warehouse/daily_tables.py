@@ -1,0 +1,246 @@
+"""Tables of answers and labels whose sums are made by day: how they are opened and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from typing import Any
+
+import ibis
+
+from trueodds.files import FileChangedError, FileError
+from trueodds.processes.choices import TrendUnit
+from trueodds.reports.table.reading import Form
+from trueodds.reports.table.stored_sums import ReadTable, Window
+from trueodds.reports.warehouse.arrivals import FILE, LABEL_FILE, within
+from trueodds.reports.warehouse.databases import READ_ONE_STATE, disconnect, engine_text, is_address
+from trueodds.reports.warehouse.parquet_source import TableSource, open_source
+from trueodds.reports.warehouse.plan import Expression, TimeColumn
+from trueodds.reports.warehouse.planning import time_column
+from trueodds.reports.warehouse.table_source import EMBEDDED
+from trueodds.texts import column_quotes, hide_password, plural
+
+UNIT: TrendUnit = "hour"
+"""Unit of the periods, from which a report makes days and months."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionedTable:
+    """Answers and their labels, and the columns that tell when each arrived."""
+
+    answers: str
+    """A path or a pattern of Parquet files, or the name of a table of a database."""
+    labels: str | None = None
+    """The same of a table of ids, labels and their times of arrival. None: the answers hold their labels."""
+    engine: str = EMBEDDED
+    """`duckdb` for files, or the address of a database."""
+    key: str = "id"
+    """Column that both tables share."""
+    arrival: str = ""
+    """Column of the answers with the arrival of each label, if there is no table of labels."""
+    form: Form = field(default_factory=Form)
+    trend: TrendUnit = UNIT
+
+    @property
+    def is_of_database(self) -> bool:
+        """Whether a database holds the tables."""
+        return is_address(self.engine)
+
+    @property
+    def address(self) -> str:
+        """Address of the database without its password; "" for files."""
+        return hide_password(self.engine) if self.is_of_database else ""
+
+
+@dataclass(frozen=True)
+class TableState:
+    """Numbers of rows up to the end of some days, and the tables' rows in these days."""
+
+    tables: tuple[ReadTable, ReadTable]
+    """Answers and labels of these days."""
+    rows_until: tuple[int, int]
+    """Number of answers and of labels up to the end of the days."""
+
+
+@dataclass(frozen=True)
+class OpenTables:
+    """A table of answers and its labels, open in an engine."""
+
+    table: PartitionedTable
+    answers: TableSource
+    labels: TableSource | None
+    time: TimeColumn
+    """Column of the answers' times."""
+    arrival: TimeColumn
+    """Column of the labels' arrival."""
+
+    @property
+    def label_source(self) -> TableSource:
+        """Table that holds the labels."""
+        return self.labels or self.answers
+
+    @property
+    def label_rows(self) -> Expression:
+        """Rows of that table that hold one."""
+        table = self.label_source.table
+        return table.filter(table[self.table.form.label].notnull())
+
+    @property
+    def engine(self) -> str:
+        """Engine with its version."""
+        return engine_text(self.answers)
+
+    @property
+    def has_files(self) -> bool:
+        """Whether rows come from files, which have names and hashes."""
+        return not self.table.is_of_database
+
+    def state(self, window: Window) -> TableState:
+        """Count the rows of some days, and those before their end."""
+        sides = (
+            (self.answers, self.answers.table, self.time),
+            (self.label_source, self.label_rows, self.arrival),
+        )
+        tables, until = [], []
+        for source, rows, moment in sides:
+            rows = rows.filter(within(rows, moment, None, window.end_ms))
+            inside = within(rows, moment, window.start_ms, None)
+            found = source.run(
+                rows.aggregate(
+                    until=rows.count(), rows=inside.ifelse(1, 0).sum(), last=rows[moment.column].max(where=inside)
+                )
+            )
+            count = int(found["rows"][0] or 0)
+            last_ms = time_ms(found["last"][0], moment) if count else None
+            tables.append(ReadTable(source.name, self.table.address, count, last_ms))
+            until.append(int(found["until"][0]))
+        return TableState((tables[0], tables[1]), (until[0], until[1]))
+
+    def check_state(self, window: Window, state: TableState) -> None:
+        """Check that nothing has changed since the tables were opened.
+
+        Raises:
+            FileChangedError: A file has, or the rows of a database without snapshots.
+        """
+        for source in (self.answers, self.label_source):
+            source.check_state()
+        if self.has_files or self.answers.engine in READ_ONE_STATE:
+            return
+        now = self.state(window)
+        if now != state:
+            rows, later = sum(state.rows_until), sum(now.rows_until)
+            raise FileChangedError(
+                f"{self.answers.name} changed while it was read: it and its labels had {rows:,} rows up to {window},"
+                f" and then {later:,}, or later ones. So the sums would be of neither state; run this again when"
+                " nothing writes rows of finished days"
+            )
+
+
+@contextmanager
+def open_tables(table: PartitionedTable) -> Iterator[OpenTables]:
+    """Open files or tables of a database, check their columns, and close the connection at the end.
+
+    Raises:
+        FileError: A column is missing, a label has no id or no time, or there are no answers.
+        EngineError: The engine cannot read the tables.
+    """
+    has_files = not table.is_of_database
+    answers = open_source(table.answers, table.engine, file_column=FILE if has_files else "")
+    try:
+        yield _open(table, answers, LABEL_FILE if has_files else "")
+    finally:
+        disconnect(ibis.get_backend(answers.table))
+
+
+def _open(table: PartitionedTable, answers: TableSource, label_file: str) -> OpenTables:
+    """Open the labels, and check the columns of both tables."""
+    label = table.form.label
+    if "time" not in answers.header:
+        raise FileError(
+            f"{answers.name} has no column time, by which answers belong to a day; it has"
+            f" {_columns(answers)}. Rename the column that holds it{_by_a_view(table)}"
+        )
+    if not answers.run(answers.table.aggregate(rows=answers.table.count()))["rows"][0]:
+        raise FileError(f"{answers.name} holds no answers; give {'files' if label_file else 'a table'} with rows")
+    time = time_column(answers, "time")[0]
+    if table.labels is not None:
+        labels = open_source(table.labels, table.engine, answers.table, file_column=label_file)
+        _check_labels(table, answers, labels)
+        return OpenTables(table, answers, labels, time, time_column(labels, "time")[0])
+    if label not in answers.header:
+        raise FileError(
+            f"{answers.name} has no column {label!r}; it has {_columns(answers)}. Name it with --label, or give"
+            " the table of labels with --labels"
+        )
+    if not table.arrival:
+        raise FileError(
+            f"{answers.name} does not tell when labels arrive. Name the column that holds it with --arrival"
+            " (`--arrival time` if labels come with their answers), or give a table of labels with --labels"
+        )
+    if table.arrival not in answers.header:
+        raise FileError(
+            f"{answers.name} does not tell when labels arrive: the column {table.arrival!r} of --arrival does not"
+            f" exist; it has {_columns(answers)}. Name the column with --arrival, or give a table of labels with"
+            " --labels"
+        )
+    arrival = time if table.arrival == "time" else time_column(answers, table.arrival)[0]
+    column = answers.table[table.arrival]
+    gaps = answers.table.filter(answers.table[label].notnull() & column.isnull())
+    lost = int(answers.run(gaps.aggregate(count=gaps.count()))["count"][0])
+    if lost:
+        raise FileError(
+            f"{answers.name}: {plural(lost, 'label')} have no {table.arrival}; give each label the time of its arrival"
+        )
+    return OpenTables(table, answers, None, time, arrival)
+
+
+def _columns(source: TableSource) -> str:
+    """Return the columns of a table for a message."""
+    return column_quotes([name for name in source.header if name not in (FILE, LABEL_FILE)])
+
+
+def _by_a_view(table: PartitionedTable) -> str:
+    return " with a view" if table.is_of_database else ""
+
+
+def _check_labels(table: PartitionedTable, answers: TableSource, labels: TableSource) -> None:
+    """Check that a table of labels can be joined.
+
+    Raises:
+        FileError: A column is missing, the answers hold labels too, or a label has no id or no time.
+    """
+    label, key = table.form.label, table.key
+    if label in answers.header:
+        raise FileError(f"{answers.name} holds the column {label!r} itself; leave out --labels, or remove the column")
+    for one, wanted in ((answers, (key,)), (labels, (key, label, "time"))):
+        for name in wanted:
+            if name not in one.header:
+                cure = {
+                    "time": f"Rename the column with the arrival of each label{_by_a_view(table)}",
+                    key: "Name it with --id",
+                }.get(name, "Name it with --label")
+                raise FileError(f"{one.name} has no column {name!r}; it has {_columns(one)}. {cure}")
+    mine, theirs = answers.table[key].type().copy(nullable=True), labels.table[key].type().copy(nullable=True)
+    if mine != theirs:
+        raise FileError(
+            f"the column {key!r} holds {mine} in {answers.name} and {theirs} in {labels.name}; cast one, so that equal"
+            " ids are equal"
+        )
+    rows = labels.table
+    gaps = rows.filter(rows[key].isnull() & rows[label].notnull())
+    count = int(labels.run(gaps.aggregate(count=gaps.count()))["count"][0])
+    if count:
+        raise FileError(f"{labels.name}: {plural(count, 'label')} have no {key}; leave them out, or fill in the {key}")
+
+
+def time_ms(value: Any, moment: TimeColumn) -> int:
+    """Return a value of a column of times as Unix milliseconds, rounded down."""
+    if moment.per_second:
+        return int(value) * 1000 // moment.per_second
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
+    value = value if value.tzinfo else value.replace(tzinfo=UTC)
+    since = value - datetime(1970, 1, 1, tzinfo=UTC)
+    return int(since.days * 86_400_000 + since.seconds * 1000 + since.microseconds // 1000)
