@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from trueodds.reports.table.table_report import sums_of
 from trueodds.reports.warehouse.parquet_source import open_source
 from trueodds.reports.warehouse.summing import sums_of_source
 
-MAKE = {"classes": warehouse_sums.make_classes, "confidences": warehouse_sums.make_confidences}
+MAKE = warehouse_sums.MAKE
 
 
 @pytest.mark.parametrize("kind", MAKE)
@@ -28,6 +29,40 @@ def test_its_tables_have_equal_sums_and_the_plain_query_reads_them(kind: str, tm
     query = warehouse_sums.PLAIN[kind].format(path)
     rows = source.table.get_backend().raw_sql(query).fetchall()
     assert sum(row[3 if kind == "classes" else 2] for row in rows) == len(sums) == 3_000
+
+
+def test_too_little_disk_is_refused_before_a_table_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "result.json"
+    monkeypatch.setattr("sys.argv", ["x", "--rows", str(10**12), "--folder", str(tmp_path / "new"), "--out", str(out)])
+    with pytest.raises(SystemExit, match=r"need 90001\.0 GB in .*new.* GB are free; make room, give another folder"):
+        warehouse_sums.main()
+    assert not out.exists() and not list((tmp_path / "new").iterdir())
+
+
+def test_the_disk_needed_is_that_of_all_tables_only_if_they_stay(tmp_path: Path) -> None:
+    assert "need 1.3 GB" in warehouse_sums.check_disk(tmp_path, [10**8, 2 * 10**8], stay=True)
+    assert "need 1.2 GB" in warehouse_sums.check_disk(tmp_path, [10**8, 2 * 10**8], stay=False)
+    assert "need 0.0 GB" in warehouse_sums.check_disk(tmp_path, [], stay=True)
+
+
+def test_tables_in_a_folder_are_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "result.json"
+    command = ["x", "--rows", "2000", "--confidences", "--folder", str(tmp_path), "--turns", "1", "--out", str(out)]
+    monkeypatch.setattr("sys.argv", command)
+    monkeypatch.setattr(warehouse_sums, "_report", lambda pattern: {"clock_s": 1.0, "peak_mib": 1})
+    warehouse_sums.main()
+    table = tmp_path / "classes-2000.parquet"
+    first = table.stat().st_mtime_ns
+    warehouse_sums.main()
+    assert table.stat().st_mtime_ns == first and not list(tmp_path.glob("*.part"))
+    result = json.loads(out.read_text())
+    assert result["cases"][0]["groups"] > 1_000 and "| 2,000 |" in warehouse_sums.markdown(result)
+
+
+def test_a_row_on_disk_takes_no_more_than_is_stated(tmp_path: Path) -> None:
+    for kind, make in MAKE.items():
+        make(tmp_path / f"{kind}.parquet", 20_000)
+        assert (tmp_path / f"{kind}.parquet").stat().st_size <= 20_000 * warehouse_sums.ROW_BYTES[kind]
 
 
 def test_a_database_makes_both_queries(tmp_path: Path) -> None:
