@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.faults import postgres
-from benchmarks.scaling import database_sums, warehouse_sums
+from benchmarks.scaling import database_sums, table_peers, warehouse_growth, warehouse_sums
 from tests.warehouse.test_equality import assert_equal
 from trueodds.reports.table import reading
 from trueodds.reports.table.reading import Form
@@ -63,6 +63,26 @@ def test_a_row_on_disk_takes_no_more_than_is_stated(tmp_path: Path) -> None:
     for kind, make in MAKE.items():
         make(tmp_path / f"{kind}.parquet", 20_000)
         assert (tmp_path / f"{kind}.parquet").stat().st_size <= 20_000 * warehouse_sums.ROW_BYTES[kind]
+
+
+@pytest.mark.parametrize("size", warehouse_growth.SIZES[1:], ids=str)
+def test_a_table_of_each_size_has_its_columns_and_all_rows(size: warehouse_growth.Size, tmp_path: Path) -> None:
+    pattern = size.make(tmp_path, 1_003)
+    source = open_source(pattern, "duckdb")
+    groups = list(warehouse_growth.GROUPS[: size.groups])
+    assert source.header == [*size.class_names, "label", *groups, "time"]
+    assert len(list(tmp_path.iterdir())) == size.files
+    rows = source.table.get_backend().raw_sql(size.plain(pattern)).fetchall()
+    assert sum(row[2 + size.groups] for row in rows) == len(sums_of_source(source)) == 1_003
+    assert source.table.c0.nunique().execute() == 1_003, "files have random numbers of their own"
+
+
+def test_pandas_finds_the_accuracy_of_the_report(tmp_path: Path) -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    path = tmp_path / "answers.parquet"
+    warehouse_sums.make_classes(path, 2_000)
+    theirs, ours = (table_peers.PROGRAMS[name](str(path)) for name in ("pandas", "trueodds"))
+    assert theirs["accuracy"] == pytest.approx(ours["accuracy"], abs=1e-12)
 
 
 def test_a_database_makes_both_queries(tmp_path: Path) -> None:
