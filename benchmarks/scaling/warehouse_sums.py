@@ -6,10 +6,11 @@ adds up each probability. Of the second table it groups by correct and by 3,000 
 turns, and medians of the processors' seconds are compared, which other work on the machine changes little.
 
 Before a table is made, the command prints the disk space that it needs, and stops if there is less. With --folder the
-tables stay, and the next run uses them.
+tables stay, and the next run uses them. With --add the result keeps its other tables, each with its command and commit.
 
     python -m benchmarks.scaling.warehouse_sums --rows 1000000 10000000 --confidences 100000000
-    python -m benchmarks.scaling.warehouse_sums --rows 100000000 --confidences 1000000000 --folder FOLDER    # 17 GB
+    python -m benchmarks.scaling.warehouse_sums --rows 100000000 --confidences 1000000000 --folder FOLDER    # 19 GB
+    python -m benchmarks.scaling.warehouse_sums --rows --confidences 1000000000 --turns 1 --add
 """
 
 from __future__ import annotations
@@ -225,6 +226,20 @@ def markdown(result: dict[str, Any]) -> str:
     return "\n".join([*head, *rows])
 
 
+def earlier_cases(path: Path) -> list[dict[str, Any]]:
+    """Return the cases of a result, each with its command and commit; none if there is no such file."""
+    if not path.exists():
+        return []
+    result = json.loads(path.read_text(encoding="utf-8"))
+    return [{"command": result["command"], "commit": result["commit"], **case} for case in result["cases"]]
+
+
+def merged(cases: Sequence[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the cases with a new one, in place of that of the same table and rows, in the order of tables and rows."""
+    kept = [case for case in cases if (case["table"], case["rows"]) != (new["table"], new["rows"])]
+    return sorted([*kept, new], key=lambda case: (case["table"], case["rows"]))
+
+
 def main() -> None:
     """Make the tables one after another, measure, and remove them unless they have a folder."""
     parser = options_parser(__doc__, RESULTS / "warehouse_sums.json")
@@ -237,6 +252,7 @@ def main() -> None:
         help="folder in which the tables stay, and from which they are used again (default: a temporary one)",
     )
     parser.add_argument("--turns", type=whole, default=TURNS, help="times that each runs (default: %(default)s)")
+    parser.add_argument("--add", action="store_true", help="keep the tables of --out that are not measured now")
     arguments = parser.parse_args()
     cases = [("classes", rows) for rows in arguments.rows] + [("confidences", rows) for rows in arguments.confidences]
     stay = arguments.folder is not None
@@ -247,16 +263,18 @@ def main() -> None:
         paths = [folder / f"{kind}-{rows}.parquet" for kind, rows in cases]
         missing = [ROW_BYTES[kind] * rows for (kind, rows), path in zip(cases, paths, strict=True) if not path.exists()]
         print(check_disk(folder, missing, stay=stay), flush=True)
-        found = []
+        found = earlier_cases(arguments.out) if arguments.add else []
         for (kind, rows), path in zip(cases, paths, strict=True):
             if not path.exists():
                 MAKE[kind](path, rows)
-            found.append(measure(kind, path, rows, arguments.turns))
+            case = measure(kind, path, rows, arguments.turns)
+            case |= {"turns": arguments.turns, "load": round(os.getloadavg()[0], 1)}
+            case |= {name: at_start[name] for name in ("command", "commit")}
             if not stay:
                 path.unlink()
-            print(json.dumps(found[-1]), flush=True)
-            load = round(os.getloadavg()[0], 1)
-            write(arguments.out, {**at_start, "cases": found, "load_at_the_end": load})  # a long run may be cut off
+            print(json.dumps(case), flush=True)
+            found = merged(found, case)
+            write(arguments.out, {**at_start, "cases": found})  # a long run may be cut off
 
 
 if __name__ == "__main__":

@@ -59,6 +59,25 @@ def test_tables_in_a_folder_are_used_again(tmp_path: Path, monkeypatch: pytest.M
     assert result["cases"][0]["groups"] > 1_000 and "| 2,000 |" in warehouse_sums.markdown(result)
 
 
+def test_a_result_keeps_other_tables_with_their_command(tmp_path: Path) -> None:
+    def case(rows: int, groups: int) -> dict[str, object]:
+        return {"table": "classes", "rows": rows, "groups": groups}
+
+    out = tmp_path / "result.json"
+    assert warehouse_sums.earlier_cases(out) == []
+    out.write_text(
+        json.dumps({"command": "old", "commit": "1", "cases": [case(10, 1), {**case(30, 3), "commit": "0"}]})
+    )
+    kept = warehouse_sums.earlier_cases(out)
+    found = warehouse_sums.merged(warehouse_sums.merged(kept, case(20, 2)), case(10, 9))
+    assert [(one["rows"], one["groups"], one.get("commit")) for one in found] == [
+        (10, 9, None),
+        (20, 2, None),
+        (30, 3, "0"),
+    ]
+    assert kept[0]["command"] == kept[1]["command"] == "old"
+
+
 def test_a_row_on_disk_takes_no_more_than_is_stated(tmp_path: Path) -> None:
     for kind, make in MAKE.items():
         make(tmp_path / f"{kind}.parquet", 20_000)
