@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from tests.calibrators.test_affine import biased
 from tests.calibrators.test_calibrators import Array, Labels
 from trueodds import calibrators
 from trueodds.calibrators import FitError
-from trueodds.calibrators.fitting import multinomial
+from trueodds.calibrators.fitting import multinomial, newton
 from trueodds.calibrators.fitting.kronecker import LEAST_CURVATURE, KroneckerInverse
 from trueodds.calibrators.fitting.multinomial import Multinomial
 from trueodds.calibrators.fitting.newton import minimise
@@ -207,3 +209,29 @@ def test_rows_that_mislead_do_not_end_the_search(
         losses.append(problem.value_and_gradient(np.append(weights, bias_C))[0])
     assert first == guiding and problem._guiding == len(labels)
     assert losses[1] == pytest.approx(losses[0], abs=1e-5)
+
+
+class OneSlope:
+    """Mean NLL of y in {-1, 1} by the sigmoid of slope * x, where x is 1e-7 times y in 80% of the rows."""
+
+    def value_and_gradient(self, theta_P: Array) -> tuple[float, Array]:
+        right = 1e-7 * theta_P[0]
+        self.p = 1 / (1 + np.exp(-right))
+        return float(np.log1p(np.exp(-right)) + 0.2 * right), np.array([1e-7 * (self.p - 0.8)])
+
+    def hessian_times(self, direction_P: Array) -> Array:
+        return self.hessian_diagonal() * direction_P
+
+    def hessian_diagonal(self) -> Array:
+        return np.array([1e-14 * self.p * (1 - self.p)])
+
+
+@pytest.mark.parametrize(("steps", "is_enough"), [(1, False), (200, True)])
+def test_a_search_that_ends_early_is_an_error_whatever_the_scale_of_the_features(
+    steps: int, is_enough: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gradients of small features are below 1e-6 everywhere, also far from the minimum."""
+    monkeypatch.setattr(newton, "ITERATIONS", steps)
+    with nullcontext() if is_enough else pytest.raises(FitError, match="no minimum within reach"):
+        slope = minimise(OneSlope(), np.zeros(1), -np.inf, np.inf, "a test")
+        assert slope[0] == pytest.approx(np.log(4) * 1e7, rel=0.05)

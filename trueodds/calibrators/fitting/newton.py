@@ -16,6 +16,8 @@ TOLERANCE = 1e-9
 CLOSE = 0.25
 """Share of `TOLERANCE` at which the gradient of a step's quadratic model is small enough."""
 ITERATIONS = 200
+NEAR = 1e-6, 1e-5
+"""Largest component of the projected gradient, and largest fall in nats that is left, if the search gets no further."""
 TRUSTED = 0.75
 """Share of the fall that a step's quadratic model predicts from which the model's Hessian is close enough to end on.
 
@@ -55,9 +57,10 @@ def minimise(
 
     Parameters that press against a bound stay there. For the others, preconditioned conjugate gradients give the Newton
     step, which is shortened until the loss falls. The search stops if no component of theta - clip(theta - gradient)
-    exceeds 1e-9, or if the loss can fall no further in float64 and none exceeds 1e-6. It also stops after a whole
-    Newton step that lowers the loss by less than `fall`. If the step's quadratic model predicted a much larger fall
-    (`TRUSTED`), the search calls `doubt` instead, which improves the Hessian, and goes on.
+    exceeds 1e-9. If the loss can fall no further in float64, or after 200 steps, 1e-6 is enough, provided that little
+    is left to gain (see `_is_near`). The search also stops after a whole Newton step that lowers the loss by less than
+    `fall`. If the step's quadratic model predicted a much larger fall (`TRUSTED`), the search calls `doubt` instead,
+    which improves the Hessian, and goes on.
 
     `inverse` returns a preconditioner at the problem's last point, for parameters without bounds. If it returns None,
     the preconditioner is the diagonal of the Hessian.
@@ -68,38 +71,52 @@ def minimise(
     """
     theta_P = np.clip(start_P, low, high)
     value, gradient_P = problem.value_and_gradient(theta_P)
-    off = np.inf
+    off_P, predicted = np.full_like(theta_P, np.inf), np.inf
     for _ in range(ITERATIONS):
-        off = float(np.abs(theta_P - np.clip(theta_P - gradient_P, low, high)).max(initial=0.0))
-        if off <= TOLERANCE:
+        off_P = np.abs(theta_P - np.clip(theta_P - gradient_P, low, high))
+        if off_P.max(initial=0.0) <= TOLERANCE:
             return theta_P
         step_P = _step(problem, theta_P, gradient_P, low, high, inverse())
         size = 1.0
         while True:
             tried_P = np.clip(theta_P + size * step_P, low, high)
             slope = float(gradient_P @ (tried_P - theta_P))
+            if size == 1.0:
+                predicted = -slope / 2
             tried, tried_gradient_P = problem.value_and_gradient(tried_P)
             if tried <= value + 1e-4 * min(slope, 0.0) + 4e-16 * abs(value):
                 break
             size /= 4
             if size < 1e-9:
-                if off <= 1e-6:
+                if _is_near(off_P, theta_P, predicted):
                     return theta_P
-                raise _failure(what, off)
+                raise _failure(what, off_P)
         # Without `fall` the search goes on: rounding may raise the loss, and the gradient still falls
         is_last = fall > 0 and size == 1.0 and value - tried < fall
-        if is_last and doubt is not None and -slope / 2 > max((value - tried) / TRUSTED, fall / 10):
+        if is_last and doubt is not None and predicted > max((value - tried) / TRUSTED, fall / 10):
             is_last = False
             doubt()
         theta_P, value, gradient_P = tried_P, tried, tried_gradient_P
         if is_last:
             return theta_P
-    if off <= 1e-6:
+    if _is_near(off_P, theta_P, predicted):
         return theta_P
-    raise _failure(what, off)
+    raise _failure(what, off_P)
 
 
-def _failure(what: str, off: float) -> FitError:
+def _is_near(off_P: Array, theta_P: Array, predicted: float) -> bool:
+    """Return whether a point from which the search gets no further is the minimum but for rounding.
+
+    The gradient alone does not tell: features of a small scale have a small one everywhere. Little is left if the
+    quadratic model predicts little, or if the gradient promises little even for a step as long as the parameters. The
+    model errs where no curvature is left within float64, the gradient where parameters cancel each other.
+    """
+    largest, left = NEAR
+    return off_P.max(initial=0.0) <= largest and min(predicted, float(off_P @ np.abs(theta_P))) <= left
+
+
+def _failure(what: str, off_P: Array) -> FitError:
+    off = float(off_P.max(initial=0.0))
     return FitError(
         f"{what} has no minimum within reach on these rows (Newton's method stopped at a gradient of {off:.1g});"
         " use more rows, a stronger regularisation, or the calibrator 'temperature'"
