@@ -41,6 +41,7 @@ def bundles(tmp_path: Path) -> list[Path]:
     return [method(name) for name in ("ce", "focal", "mix")]
 
 
+@pytest.mark.full
 def test_every_verb_and_what_it_leaves(
     store: Store,
     bundles: list[Path],
@@ -115,6 +116,7 @@ def test_publishers_at_once_lose_nothing(store: Store, bundles: list[Path]) -> N
     assert role["default"].decode().strip() == f"tiny/{changes[-1].after}" and changes[-1].after in versions
 
 
+@pytest.mark.full
 def test_half_of_it(store: Store, bundles: list[Path], tmp_path: Path) -> None:
     """A publisher that was killed before its card, between the log and the role, and files that went later."""
     models, first, second = open_models(URL), *(Bundle.load(bundle) for bundle in bundles[:2])

@@ -37,6 +37,7 @@ def label(service: httpx.Client, count: int, seed: int) -> None:
         service.post("/feedback", json={"labels": rows}).raise_for_status()
 
 
+@pytest.mark.full
 def test_from_labels_with_tags_to_served_temperatures_by_tag(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,6 +66,7 @@ def test_from_labels_with_tags_to_served_temperatures_by_tag(
         assert "group_temperature (served)" in capsys.readouterr().out
 
 
+@pytest.mark.full
 def test_no_tags_and_other_groups_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serving(tmp_path) as (service, _):
         for start in range(2):

@@ -61,6 +61,7 @@ def label(service: httpx.Client, count: int, seed: int, slope: float = 0.2, know
         service.post("/feedback", json={"labels": labels}).raise_for_status()
 
 
+@pytest.mark.full
 def test_from_labels_to_served_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     models = open_models(tmp_path / "models")
     first = models.publish(write_labels(tmp_path / "bundle").directory).name
@@ -137,6 +138,7 @@ def test_from_labels_to_served_curves(tmp_path: Path, capsys: pytest.CaptureFixt
         assert f"tagger/{first} is served again" in typed("rollback", "tagger", *where)
 
 
+@pytest.mark.full
 def test_a_version_with_another_net_is_not_judged(tmp_path: Path) -> None:
     models = open_models(tmp_path / "models")
     models.publish(write_labels(tmp_path / "one").directory)

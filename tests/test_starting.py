@@ -110,22 +110,26 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     return results
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", HELP | LISTS)
 def test_a_help_text_and_a_list_load_nothing_heavy(case: str, loaded: dict[str, set[str]]) -> None:
     allowed = IN_HELP.get(case.split()[0], set())
     assert (HEAVY | SCHEDULING | LIBRARY) & loaded[case] == allowed
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", WORK)
 def test_names_and_plans_need_no_torch(case: str, loaded: dict[str, set[str]]) -> None:
     assert (HEAVY | SCIPY | SCHEDULING) & loaded[case] == set()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", ["params", "recipes"])
 def test_names_alone_need_no_numpy(case: str, loaded: dict[str, set[str]]) -> None:
     assert "pydantic" in loaded[case] and "numpy" not in loaded[case]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", FLOWS)
 def test_a_flow_starts_without_torch(case: str, loaded: dict[str, set[str]]) -> None:
     assert HEAVY & loaded[case] == set()

@@ -98,6 +98,7 @@ def mistakes(tree: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"{{{{ {name} }}}}", json.loads(text.replace(f"{{{{ {name} }}}}", f"{{{{ {name}x }}}}"))
 
 
+@pytest.mark.full
 def test_each_misspelling_is_found() -> None:
     tree = template()
     for where, changed in mistakes(tree):

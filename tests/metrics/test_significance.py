@@ -49,6 +49,7 @@ def test_level_is_exact_where_errors_are_rare() -> None:
     assert p[3] <= 2 / 2000
 
 
+@pytest.mark.full
 def test_power_for_spread_and_for_local_error() -> None:
     """More than the plug-in ECE for a gap of one sign, for one bin, and for signs that change from bin to bin."""
     c = pool("B", 4_000).confidence_M

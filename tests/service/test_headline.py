@@ -80,6 +80,7 @@ def check_agreement(report: Report) -> None:
     assert report.verdict.startswith("leans_") == ("is perhaps" in report.headline) == (state.name == "leans")
 
 
+@pytest.mark.full
 def test_sound_versions_hardly_ever_get_a_strong_word() -> None:
     """24 calibrated streams, looked at 24 times each: chance lets a fifth of them lean or more, and hardly any is
     called off. A test of one look would call as many over-confident, and advise to recalibrate.

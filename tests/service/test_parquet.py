@@ -71,6 +71,7 @@ def test_a_file_that_ends_its_reader_is_refused_and_nobody_elses(watched: Client
     assert error["code"] == "invalid_parquet" and "SIGABRT" in error["message"]
 
 
+@pytest.mark.full
 def test_damaged_files_are_refused_or_read(watched: Client) -> None:
     """Some hundred random changes: a reader may die, never more. benchmarks/faults sends 10,000 over HTTP."""
     readers = Readers("service.observe.parquet_file:read", seconds=5.0, memory=MEMORY)

@@ -100,6 +100,7 @@ def test_rooms_and_floors(root: Path) -> None:
     assert measure_folder(root, "trueodds/rooms") == Folder("trueodds/rooms", 2, 2, 2, 2, 10)
 
 
+@pytest.mark.full
 def test_every_walk_of_this_house_begins_somewhere() -> None:
     house = House(ROOT)
     for place in WALKS.values():

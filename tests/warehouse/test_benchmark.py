@@ -104,6 +104,7 @@ def test_pandas_finds_the_accuracy_of_the_report(tmp_path: Path) -> None:
     assert theirs["accuracy"] == pytest.approx(ours["accuracy"], abs=1e-12)
 
 
+@pytest.mark.full
 def test_a_database_makes_both_queries(tmp_path: Path) -> None:
     pytest.importorskip("psycopg", reason="psycopg is not installed (trueodds[engines])")
     if reason := postgres.missing():

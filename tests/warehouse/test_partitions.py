@@ -140,6 +140,7 @@ def test_the_command_prints_the_same_report(
     assert_close(*(json.loads((tmp_path / name).read_text()) for name in ("days.json", "rows.json")))
 
 
+@pytest.mark.full
 def test_a_file_holds_its_provenance(daily: tuple[PartitionedTable, list[Path]], tmp_path: Path) -> None:
     table, paths = daily
     day = read_partition(paths[1])
@@ -244,6 +245,7 @@ def test_a_label_that_overwrites_one_in_the_table_of_answers_counts_once(tmp_pat
     assert [read_partition(path).rows.labels for path in paths] == [0, 40]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.timestamp("ms", "Europe/Berlin"), pa.date32()])
 def test_days_of_timestamps_are_those_of_utc(kind: pa.DataType, tmp_path: Path) -> None:
     """Also of a column with a time zone, whose local day begins earlier."""
