@@ -15,7 +15,7 @@ from service.errors import Refusal
 from service.store.databases.database import Database
 from service.store.decision_rows import QuestionDecisions
 from service.store.label_rules import LabelPlan, Outcome, RefusedLabelsError
-from service.store.queue_rows import Drawable, LabelDraw, QueuedAnswer
+from service.store.queue_rows import ClosedAnswer, Drawable, LabelDraw, QueuedAnswer
 from service.store.rows import (
     ArchiveFile,
     By,
@@ -200,6 +200,7 @@ class Store:
     read_label_masses = _reads_of(label_masses.of, lambda: None)
     read_queue_counts = _reads_of(label_queue.counts, lambda: None)
     read_leases = _reads_of(label_queue.leases, list[QueuedAnswer])
+    read_closed_answers = _reads_of(label_queue.closed, list[ClosedAnswer])
     read_queue_ids = _reads_of(label_queue.ids_of, set[str])
     count_judge_labels = _reads_of(judging.count, int)
     count_judged = _reads_of(judging.counts, JudgedCounts)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
@@ -37,7 +39,7 @@ def write(path: Path, rows: list[dict[str, str]]) -> None:
         writer.writerows(rows)
 
 
-def test_draw_lease_and_label(client: Client) -> None:
+def test_draw_lease_and_label(client: Client, url: str) -> None:
     observe(client, "queue-a")
     whose: dict[str, Any] = {"who": "Ada", "model": "queue-a"}
     drawn = client.draw_label_queue(40, **whose, goal="plain", floor=1.0)
@@ -50,6 +52,12 @@ def test_draw_lease_and_label(client: Client) -> None:
     with pytest.raises(CallError) as error:
         client.label_answers({ids[0]: "spam"}, **whose)
     assert error.value.code == "conflicting_label"
+    listed = httpx.get(f"{url}/label-queue", params={"model": "queue-a", "closed": 10}).json()["closed"]
+    assert {(one["id"], one["who"], one["skipped"]) for one in listed} == {
+        (id_, "Ada", id_ == ids[2]) for id_ in ids[:3]
+    }
+    assert all(abs((datetime.now(UTC) - datetime.fromisoformat(one["at"])).total_seconds()) < 300 for one in listed)
+    assert "closed" not in httpx.get(f"{url}/label-queue", params={"model": "queue-a"}).json()
     report = client.report(model="queue-a")
     assert report.labelling.queue is not None and report.labelling.queue.skips == 1
 

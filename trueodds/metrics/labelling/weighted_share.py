@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -105,11 +106,11 @@ def negative_chance(scale_W: Array, count_W: Array) -> float:
     )
     term_W = scale_W / (1 - s * scale_W)
     curvature = float(count_W @ term_W**2)
-    r = float(np.sign(s)) * max(2 * float(count_W @ np.log1p(-s * scale_W)), 0.0) ** 0.5
-    u = s * curvature**0.5
-    skew = 2 * float(count_W @ term_W**3) / curvature**1.5
+    r = math.copysign(math.sqrt(max(2 * float(count_W @ np.log1p(-s * scale_W)), 0.0)), s)
+    u = s * math.sqrt(curvature)
+    skew = 2 * float(count_W @ term_W**3) / (curvature * math.sqrt(curvature))
     correction = skew / 6 if abs(u) < NEAR else 1 / r - 1 / u
-    return float(scipy.special.ndtr(r)) + float(np.exp(-r * r / 2)) / (2 * np.pi) ** 0.5 * correction
+    return float(scipy.special.ndtr(r)) + math.exp(-r * r / 2) / math.sqrt(2 * math.pi) * correction
 
 
 def _root(function: Callable[[float], float], low: float, high: float, tolerance: float = 1e-13) -> float:
