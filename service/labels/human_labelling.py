@@ -148,7 +148,7 @@ class LabelledBy(BaseModel):
     id: str
     who: str
     at: datetime
-    skipped: bool
+    is_skip: bool
 
 
 class LabelQueue(BaseModel):
@@ -159,9 +159,9 @@ class LabelQueue(BaseModel):
     classes: list[str]
     state: QueueState
     answers: list[AnswerToLabel]
-    closed: list[LabelledBy] = Field(
+    closures: list[LabelledBy] = Field(
         default_factory=list,
-        description="With `closed`: the answers that people labelled or skipped last, the newest first.",
+        description="With `closures`: the answers that people labelled or skipped last, the newest first.",
         exclude_if=lambda value: not value,
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from service.alarm.notices import reading_of
 from service.store.decision_rows import LOW_MASS, Notice, QuestionCounts
 from service.store.rows import Version
-from service.store.work.label_masses import LabelMasses
+from service.store.work.labelling.label_masses import LabelMasses
 from trueodds.texts import plural
 
 LEAST_MASS = 0.9

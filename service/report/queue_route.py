@@ -86,7 +86,7 @@ async def read_queue(
     version: Served = None,
     who: Annotated[str | None, Query(max_length=200, description="Person whose leased answers to return.")] = None,
     show: Annotated[Show, Query(description="What the answers show: predictions may sway people.")] = "input",
-    closed: Annotated[
+    closures: Annotated[
         int, Query(ge=0, le=MOST_CLOSED, description="In JSON: list so many answers with who closed them, and when.")
     ] = 0,
     format: Annotated[
@@ -105,9 +105,9 @@ async def read_queue(
     if who is not None:
         answers = await runtime.store.read_leases(*chosen.key, who, time.time_ns() // 1_000_000, MOST_LEASED)
     queue = await human_labelling.queue_of(runtime, chosen, answers, show)
-    if closed:
-        rows = await runtime.store.read_closed_answers(*chosen.key, closed)
-        queue.closed = [LabelledBy(id=r.id, who=r.who, at=moment_of(r.at_ms), skipped=r.is_skip) for r in rows]
+    if closures:
+        rows = await runtime.store.read_closed_answers(*chosen.key, closures)
+        queue.closures = [LabelledBy(id=r.id, who=r.who, at=moment_of(r.at_ms), is_skip=r.is_skip) for r in rows]
     headers = {"vary": "accept", "cache-control": "no-store"}
     if pages.is_wanted(request):
         needs_key = not request.app.state.keys.is_open("feedback")

@@ -52,12 +52,12 @@ def test_draw_lease_and_label(client: Client, url: str) -> None:
     with pytest.raises(CallError) as error:
         client.label_answers({ids[0]: "spam"}, **whose)
     assert error.value.code == "conflicting_label"
-    listed = httpx.get(f"{url}/label-queue", params={"model": "queue-a", "closed": 10}).json()["closed"]
-    assert {(one["id"], one["who"], one["skipped"]) for one in listed} == {
+    listed = httpx.get(f"{url}/label-queue", params={"model": "queue-a", "closures": 10}).json()["closures"]
+    assert {(one["id"], one["who"], one["is_skip"]) for one in listed} == {
         (id_, "Ada", id_ == ids[2]) for id_ in ids[:3]
     }
     assert all(abs((datetime.now(UTC) - datetime.fromisoformat(one["at"])).total_seconds()) < 300 for one in listed)
-    assert "closed" not in httpx.get(f"{url}/label-queue", params={"model": "queue-a"}).json()
+    assert "closures" not in httpx.get(f"{url}/label-queue", params={"model": "queue-a"}).json()
     report = client.report(model="queue-a")
     assert report.labelling.queue is not None and report.labelling.queue.skips == 1
 

@@ -64,11 +64,11 @@ def weighted_share(
         lower = float(scipy.special.betaincinv(hits, misses + 1, q)) if hits else 0.0
         upper = float(scipy.special.betaincinv(hits + 1, misses, 1 - q)) if misses else 1.0
         return value, lower, upper
-    of_hits, of_misses = _grouped(weight_L[hit_L]), _grouped(weight_L[~hit_L])
+    of_hits, of_misses = _by_weight(weight_L[hit_L]), _by_weight(weight_L[~hit_L])
     return value, 1 - _upper(of_misses, of_hits, q), _upper(of_hits, of_misses, q)
 
 
-def _grouped(weight_L: Array) -> tuple[Array, Array]:
+def _by_weight(weight_L: Array) -> tuple[Array, Array]:
     """Return the weights of rows in steps of 1%, and the number of rows of each."""
     _, code_L = np.unique(np.round(np.log(weight_L) * STEPS), return_inverse=True)
     count_W = np.bincount(code_L).astype(np.float64)

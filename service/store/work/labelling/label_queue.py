@@ -142,7 +142,7 @@ def close(version: int, ids: list[str], who: str, at_ms: int, *, is_skip: bool) 
     )
 
 
-def closed(version: int, limit: int) -> Work[list[ClosedAnswer]]:
+def closures(version: int, limit: int) -> Work[list[ClosedAnswer]]:
     """Read the last `limit` drawn answers that people labelled or skipped, the newest first."""
     rows = yield Query(CLOSED, (version, limit))
     return [ClosedAnswer(id_, who, int(at_ms), bool(skipped)) for id_, who, at_ms, skipped in rows]
