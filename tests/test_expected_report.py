@@ -94,6 +94,7 @@ def test_labels_that_contradict_take_it_away(tmp_path: Path, capsys: pytest.Capt
         assert run(path, "--positive", "fraud", "--html", page, "--json", numbers) == 0
         (part,) = json.loads(numbers.read_text())["expected"]
         assert (part["withdrawn"] is not None) == (part["decisions"] == []) == withdrawn
+        assert part["condition"].endswith("Labels contradict it.") == withdrawn
         for screen in (capsys.readouterr().out, page.read_text()):
             assert ("Withdrawn: there is no expected precision or recall" in screen) == withdrawn
             assert ("Expected precision" in screen) == (not withdrawn)

@@ -186,8 +186,8 @@ def summary(rows: list[Rates], alone: list[Rates]) -> dict[str, Any]:
 
 def markdown(result: dict[str, Any]) -> str:
     """Format the result as tables."""
-    head = ("classes", "sizes", "propensities", "labels of a class", "covered", "classes of 1 to 5 labels")
-    head = (*head, "Korn and Graubard", "width", "theirs")
+    of_setting = ("classes", "sizes", "propensities", "labels of a class")
+    head = (*of_setting, "covered", "classes of 1 to 5 labels", "Korn and Graubard", "width", "theirs")
 
     def row(one: dict[str, Any]) -> tuple[str, ...]:
         rare = one["covered_rare"]

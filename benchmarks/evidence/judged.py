@@ -11,11 +11,10 @@ Each run draws fresh answers, their human labels, the judge's labels, and the an
   `hard` errs more on doubtful answers, `lenient` calls half of the wrong answers right, `echo` calls an answer right
   with the probability of its confidence. Human labels are a plain sample, or drawn for the goal "ece".
 
-Three parts of their own:
+Two parts of their own:
 
 - kinds of answers with very different accuracies and propensities, down to a few labels of a kind. Judges are `even`
   (10% errors), `coin`, or `worst`: it errs on 40% of the kind with the smallest propensity, and on 2% of the others;
-- the judge's error rates, where the propensity of a human label depends on the judge's label;
 - where it fails: some answers are labelled twice as often, and the labels are given as a plain sample. They are those
   that the judge calls positive, or those that are positive.
 """
@@ -34,7 +33,7 @@ from benchmarks.evidence.labelling import PILED
 from benchmarks.markdown import table
 from benchmarks.record import RESULTS, Run, options_parser, whole_from
 from benchmarks.shapes import SHAPES, chance_at, pool_logits
-from trueodds.metrics import PoweredMean, draw_labels, judge_errors, label_propensities, powered_gap, powered_mean
+from trueodds.metrics import PoweredMean, draw_labels, label_propensities, powered_gap, powered_mean
 from trueodds.sums.bins import CELLS, cell_of
 
 Array = npt.NDArray[np.float64]
@@ -52,17 +51,6 @@ JUDGES = {
 """Sensitivity and specificity."""
 TEMPERATURES, NET_LABELS = (1.0, 2.0), (60, 300)
 POOL, BINS, FEWEST, SEED = 20_000, 15, 10, 2023
-OF_RATES = (
-    (0.2, (0.8, 0.9), (0.05, 0.05)),
-    (0.02, (0.8, 0.9), (0.05, 0.05)),
-    (0.2, (0.8, 0.9), (0.2, 0.05)),
-    (0.05, (0.8, 0.95), (0.2, 0.05)),
-    (0.2, (0.95, 0.98), (0.2, 0.02)),
-    (0.5, (0.98, 0.98), (0.2, 0.05)),
-    (0.05, (0.6, 0.99), (0.5, 0.05)),
-    (0.02, (0.5, 0.98), (0.3, 0.03)),
-)
-"""Share of positives, sensitivity and specificity, and propensities of answers called positive and of the others."""
 OF_KINDS: tuple[tuple[Floats, Floats, Floats], ...] = (
     ((0.5, 0.5), (0.7, 0.9), (0.1, 0.003)),
     ((0.5, 0.5), (0.9, 0.7), (0.1, 0.003)),
@@ -100,22 +88,6 @@ class Setting:
     """Squared ratio of the mean widths."""
     wider: int
     """Runs in which the interval is wider than that of the human labels alone."""
-
-
-@dataclass
-class ErrorRates:
-    share: float
-    sensitivity: float
-    specificity: float
-    propensity_positive: float
-    """Propensity of answers that the judge calls positive."""
-    propensity_negative: float
-    labels: float
-    """Mean number of human labels."""
-    covered_sensitivity: float
-    covered_specificity: float
-    covered_agreement: float
-    covered_share: float
 
 
 class Tally:
@@ -254,41 +226,6 @@ def chosen_by(what: str, share: float, labels: int, runs: int) -> dict[str, Any]
     }
 
 
-def error_rates(share: float, rates: tuple[float, float], propensities: tuple[float, float], runs: int) -> ErrorRates:
-    """Measure the coverage of the judge's sensitivity, specificity and agreement, and of the share of positives.
-
-    Answers that the judge calls positive have the first propensity, the others the second.
-    """
-    rng, answers = np.random.default_rng([SEED, int(1e4 * share), int(1e3 * propensities[0])]), 3_000
-    truths = *rates, share * rates[0] + (1 - share) * rates[1]
-    covered, of_share, labels = np.zeros(3), Tally(share), 0
-    for _ in range(runs):
-        truth_N = rng.random(answers) < share
-        judge_N = labels_of(truth_N, *rates, rng)
-        propensity_N = np.where(judge_N == 1, *propensities)
-        chosen = rng.random(answers) < propensity_N
-        pairs = truth_N[chosen].astype(np.intp), judge_N[chosen].astype(np.intp)
-        errors = judge_errors(*pairs, 2, propensity_L=propensity_N[chosen])
-        found = errors.sensitivity_C[1], errors.specificity_C[1], errors.agreement
-        covered += [one.lower <= truth <= one.upper for one, truth in zip(found, truths, strict=True)]
-        of_share.add(powered_mean(np.where(chosen, truth_N, np.nan), judge_N, propensity_N=propensity_N))
-        labels += int(chosen.sum())
-    by_share = of_share.setting("share", "", "", "", 0, answers)
-    sensitivity, specificity, agreement = (covered / runs).tolist()
-    return ErrorRates(
-        share=share,
-        sensitivity=rates[0],
-        specificity=rates[1],
-        propensity_positive=propensities[0],
-        propensity_negative=propensities[1],
-        labels=labels / runs,
-        covered_sensitivity=sensitivity,
-        covered_specificity=specificity,
-        covered_agreement=agreement,
-        covered_share=by_share.covered,
-    )
-
-
 @dataclass
 class Kinds:
     setting: Setting
@@ -321,7 +258,6 @@ def summary(
     settings: list[Setting],
     thirds: list[Setting],
     failing: list[dict[str, Any]],
-    rates: list[ErrorRates],
     unequal: list[Kinds],
 ) -> dict[str, Any]:
     """Return the figures of the claim."""
@@ -354,11 +290,6 @@ def summary(
         "most_saving_useless": max(one.saving for one in coin),
         "two_thirds_saving_few": thirds[0].saving,
         "two_thirds_saving_many": thirds[-1].saving,
-        "error_rates": len(rates),
-        "lowest_covered_rates": min(
-            min(one.covered_sensitivity, one.covered_specificity, one.covered_agreement) for one in rates
-        ),
-        "lowest_covered_share_by_judge": min(one.covered_share for one in rates),
         "unequal": len(unequal),
         "lowest_covered_unequal": min(one.setting.covered for one in unequal if one.fewest >= ENOUGH),
         "lowest_covered_rare_kind": min(one.setting.covered for one in unequal if one.fewest < ENOUGH),
@@ -402,23 +333,6 @@ def markdown(result: dict[str, Any]) -> str:
         )
         for one in result["chosen"]
     ]
-    rates = [
-        (
-            f"{one['share']:g}",
-            f"{one['sensitivity']:g}, {one['specificity']:g}",
-            f"{one['propensity_positive']:g}, {one['propensity_negative']:g}",
-            f"{one['labels']:.0f}",
-            *(f"{one[f'covered_{name}']:.1%}" for name in ("sensitivity", "specificity", "agreement", "share")),
-        )
-        for one in result["error_rates"]
-    ]
-    of_rates = (
-        "share",
-        "sensitivity, specificity",
-        "propensity if called positive, if not",
-        "labels",
-        *("covered: sensitivity", "specificity", "agreement", "share of positives"),
-    )
     parts = [
         "The settings with the lowest coverage:",
         table(head, [row(one) for one in shown]),
@@ -437,8 +351,6 @@ def markdown(result: dict[str, Any]) -> str:
         ),
         "Kinds of answers with very different propensities:",
         table((*head, "fewest labels of a kind"), [(*row(one["setting"]), f"{one['fewest']:.1f}") for one in unequal]),
-        "The judge's error rates:",
-        table(of_rates, rates),
         "Some answers are labelled twice as often, and the labels are given as a plain sample:",
         table(("which", "share", "labels", "covered", "human alone", "warned"), doubt),
     ]
@@ -460,8 +372,6 @@ def main() -> None:
     run.say("two thirds", thirds[-1].saving)
     places = [(share, n) for share in (0.2, 0.05) for n in (100, 300)]
     failing = [chosen_by(what, *place, runs) for what in ("judge", "truth") for place in places]
-    found = [error_rates(*one, runs) for one in OF_RATES]
-    run.say("error rates", min(one.covered_sensitivity for one in found))
     unequal = [kinds(*one, judge, runs) for one in OF_KINDS for judge in ("even", "coin", "worst")]
     run.say("unequal propensities", min(one.setting.covered for one in unequal))
     for shape in (*SHAPES, "W"):
@@ -474,10 +384,9 @@ def main() -> None:
     run.finish(
         arguments.out,
         markdown,
-        summary=summary(settings, thirds, failing, found, unequal),
+        summary=summary(settings, thirds, failing, unequal),
         rows=[asdict(one) for one in settings],
         two_thirds=[asdict(one) for one in thirds],
-        error_rates=[asdict(one) for one in found],
         unequal=[asdict(one) for one in unequal],
         chosen=failing,
     )

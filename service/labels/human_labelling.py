@@ -28,6 +28,7 @@ from trueodds.texts import plural, short
 
 MOST_ANSWERS = 1_000_000
 """Largest number of answers from which one sample is drawn. Reading them takes a few seconds."""
+MOST_CLOSED = 1_000
 MOST_LEASED = 1_000
 """Largest number of answers that one person has at a time."""
 MINUTES = 15
@@ -141,6 +142,15 @@ class QueueState(BaseModel):
     maturing: int = Field(description="Drawn answers whose label counts when their window closes.")
 
 
+class LabelledBy(BaseModel):
+    """Drawn answer that a person labelled or skipped."""
+
+    id: str
+    who: str
+    at: datetime
+    is_skip: bool
+
+
 class LabelQueue(BaseModel):
     """State of the queue of a version, and the answers that are leased to one person."""
 
@@ -149,6 +159,11 @@ class LabelQueue(BaseModel):
     classes: list[str]
     state: QueueState
     answers: list[AnswerToLabel]
+    closures: list[LabelledBy] = Field(
+        default_factory=list,
+        description="With `closures`: the answers that people labelled or skipped last, the newest first.",
+        exclude_if=lambda value: not value,
+    )
 
 
 class AnswersStored(BaseModel):

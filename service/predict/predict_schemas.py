@@ -229,7 +229,9 @@ BODY = body_of(
                     description="Inputs of the model's kind.",
                 ),
                 "ids": list_of(
-                    OWN_ID, description="Your own ids, unique within a model. The same id returns the stored answer."
+                    OWN_ID,
+                    description="Your own ids, unique within a model. The same id returns the stored answer, also that"
+                    " of an earlier version: `repeated` and `version` say so.",
                 ),
                 "tags": list_of(
                     {"type": ["string", "null"], "maxLength": MAX_TAG},

@@ -18,7 +18,7 @@ from service.store import MAX_PERIODS, By, RowSums, Store
 from service.store.decision_rows import Notice, QuestionCounts
 from service.store.queue_rows import QueueCounts
 from service.store.rows import HeldLabels, LabelBlock, MaturedCounts, Settlement, Version, Voiding
-from service.store.work.label_masses import LabelMasses
+from service.store.work.labelling.label_masses import LabelMasses
 from trueodds.bundle.contents import shadowed_by, slot_of
 from trueodds.metrics import CalibrationSums
 from trueodds.reports import LabelledRows

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from service.alarm.notices import reading_of
 from service.store.decision_rows import LOW_MASS, Notice, QuestionCounts
 from service.store.rows import Version
-from service.store.work.label_masses import LabelMasses
+from service.store.work.labelling.label_masses import LabelMasses
 from trueodds.texts import plural
 
 LEAST_MASS = 0.9
@@ -33,8 +33,8 @@ def label_mass_note(masses: LabelMasses | None) -> str:
     return (
         f"{plural(masses.low, 'answer')} of {masses.answers:,} that came as log-probabilities so far had less than"
         f" {LOW_MASS:.0%} of the next-token probability on the classes (on average {masses.sum / masses.answers:.0%}"
-        " over all of these). Where the mass is low, the prompt does not fit the classes: the probabilities are those of"
-        " classes that the model would hardly choose."
+        " over all of these). Where the mass is low, the prompt does not fit the classes: the probabilities are those"
+        " of classes that the model would hardly choose."
     )
 
 

@@ -14,9 +14,10 @@ from starlette.responses import RedirectResponse, Response
 
 from service.bulk.lines import CSV
 from service.http import documentation, json_body, keys, signed_body
-from service.http.parameters import Served
+from service.http.parameters import Served, moment_of
 from service.labels import human_labelling
 from service.labels.human_labelling import (
+    MOST_CLOSED,
     MOST_LEASED,
     AnswerForm,
     AnswersBody,
@@ -24,6 +25,7 @@ from service.labels.human_labelling import (
     GivenAnswer,
     LabelDrawBody,
     LabelDrawn,
+    LabelledBy,
     LabelQueue,
     LeaseBody,
     Show,
@@ -84,6 +86,9 @@ async def read_queue(
     version: Served = None,
     who: Annotated[str | None, Query(max_length=200, description="Person whose leased answers to return.")] = None,
     show: Annotated[Show, Query(description="What the answers show: predictions may sway people.")] = "input",
+    closures: Annotated[
+        int, Query(ge=0, le=MOST_CLOSED, description="In JSON: list so many answers with who closed them, and when.")
+    ] = 0,
     format: Annotated[
         Literal["json", "html", "csv"] | None, Query(description="Format. Default: as the header Accept says.")
     ] = None,
@@ -100,6 +105,9 @@ async def read_queue(
     if who is not None:
         answers = await runtime.store.read_leases(*chosen.key, who, time.time_ns() // 1_000_000, MOST_LEASED)
     queue = await human_labelling.queue_of(runtime, chosen, answers, show)
+    if closures:
+        rows = await runtime.store.read_closed_answers(*chosen.key, closures)
+        queue.closures = [LabelledBy(id=r.id, who=r.who, at=moment_of(r.at_ms), is_skip=r.is_skip) for r in rows]
     headers = {"vary": "accept", "cache-control": "no-store"}
     if pages.is_wanted(request):
         needs_key = not request.app.state.keys.is_open("feedback")

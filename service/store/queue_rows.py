@@ -50,6 +50,16 @@ class QueuedAnswer:
 
 
 @dataclass(frozen=True)
+class ClosedAnswer:
+    """Drawn answer that a person has labelled or skipped."""
+
+    id: str
+    who: str
+    at_ms: int
+    is_skip: bool
+
+
+@dataclass(frozen=True)
 class QueueCounts:
     """State of all drawn answers of a version."""
 

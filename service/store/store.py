@@ -15,7 +15,7 @@ from service.errors import Refusal
 from service.store.databases.database import Database
 from service.store.decision_rows import QuestionDecisions
 from service.store.label_rules import LabelPlan, Outcome, RefusedLabelsError
-from service.store.queue_rows import Drawable, LabelDraw, QueuedAnswer
+from service.store.queue_rows import ClosedAnswer, Drawable, LabelDraw, QueuedAnswer
 from service.store.rows import (
     ArchiveFile,
     By,
@@ -46,7 +46,6 @@ from service.store.work import (
     archiving,
     decisions,
     doubtful,
-    label_masses,
     labels,
     maturing,
     pairs,
@@ -59,7 +58,7 @@ from service.store.work import (
     voiding,
     windows,
 )
-from service.store.work.labelling import judging, label_queue
+from service.store.work.labelling import judging, label_masses, label_queue
 from service.store.work.statements import Work
 from service.store.work.sums import class_and_tag, compaction, deltas, queries, tag_places
 from service.store.work.sums.class_and_tag import RowSums
@@ -200,6 +199,7 @@ class Store:
     read_label_masses = _reads_of(label_masses.of, lambda: None)
     read_queue_counts = _reads_of(label_queue.counts, lambda: None)
     read_leases = _reads_of(label_queue.leases, list[QueuedAnswer])
+    read_closed_answers = _reads_of(label_queue.closures, list[ClosedAnswer])
     read_queue_ids = _reads_of(label_queue.ids_of, set[str])
     count_judge_labels = _reads_of(judging.count, int)
     count_judged = _reads_of(judging.counts, JudgedCounts)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
@@ -37,7 +39,7 @@ def write(path: Path, rows: list[dict[str, str]]) -> None:
         writer.writerows(rows)
 
 
-def test_draw_lease_and_label(client: Client) -> None:
+def test_draw_lease_and_label(client: Client, url: str) -> None:
     observe(client, "queue-a")
     whose: dict[str, Any] = {"who": "Ada", "model": "queue-a"}
     drawn = client.draw_label_queue(40, **whose, goal="plain", floor=1.0)
@@ -50,6 +52,12 @@ def test_draw_lease_and_label(client: Client) -> None:
     with pytest.raises(CallError) as error:
         client.label_answers({ids[0]: "spam"}, **whose)
     assert error.value.code == "conflicting_label"
+    listed = httpx.get(f"{url}/label-queue", params={"model": "queue-a", "closures": 10}).json()["closures"]
+    assert {(one["id"], one["who"], one["is_skip"]) for one in listed} == {
+        (id_, "Ada", id_ == ids[2]) for id_ in ids[:3]
+    }
+    assert all(abs((datetime.now(UTC) - datetime.fromisoformat(one["at"])).total_seconds()) < 300 for one in listed)
+    assert "closures" not in httpx.get(f"{url}/label-queue", params={"model": "queue-a"}).json()
     report = client.report(model="queue-a")
     assert report.labelling.queue is not None and report.labelling.queue.skips == 1
 
@@ -73,6 +81,10 @@ def test_the_command(client: Client, url: str, tmp_path: Path, capsys: pytest.Ca
     assert "7 labels stored, 0 known already, 1 skipped, 2 rows without a label." in capsys.readouterr().out
     assert run(url, "import", file, *whose) == 0
     assert "0 labels stored, 7 known already, 1 skipped, 2 rows without a label." in capsys.readouterr().out
+    rows[9]["label"] = "maybe"  # the tenth row of the file, and the ninth with a label
+    write(file, rows)
+    assert run(url, "import", file, *whose) == 1
+    assert f"{rows[9]['id']}: unknown class 'maybe'; allowed are 'ham', 'spam'" in capsys.readouterr().err
     assert run(url, "draw", "--budget", 5, *whose) == 1
     assert "has no answer without a label" in capsys.readouterr().err
 

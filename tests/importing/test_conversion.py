@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from trueodds.inputs import Input
 ROWS = 40
 
 
-def rows(x: npt.NDArray[np.generic], **names: tuple[str, ...]) -> ImportRows:
+def rows(x: npt.NDArray[np.generic], **names: Any) -> ImportRows:
     return ImportRows("rows", x, np.zeros(len(x), np.int64), **names)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -247,12 +248,12 @@ def test_pixels_that_preprocessing_leaves_alone(tmp_path: Path) -> None:
     assert np.array_equal(*logits)
 
 
-def labelled(count: int = 200, **names: tuple[str, ...]) -> ImportRows:
+def labelled(count: int = 200, **names: Any) -> ImportRows:
     x = vectors(count)
     return ImportRows("rows", x, labels_of(Linear().logits(x)), **names)
 
 
-def of(y: npt.NDArray[np.generic], **names: tuple[str, ...]) -> ImportRows:
+def of(y: npt.NDArray[np.generic], **names: Any) -> ImportRows:
     return ImportRows("rows", vectors(len(y)), y, **names)
 
 

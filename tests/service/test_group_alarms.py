@@ -168,6 +168,29 @@ def test_report_page_and_metrics(client: Client) -> None:
         assert f'trueodds_groups_{name}{{by="tag",{key}}} {value}.0' in text
 
 
+def test_the_first_hundred_tags_have_alarms_and_keep_them(client: Client) -> None:
+    """The answers with later tags share a row of the table, which has no alarm and no mark."""
+    rng = np.random.default_rng(0)
+    rows = [{"id": f"r{n}", "confidence": 0.9, "predicted": "ham", "tag": f"t{n // 2}"} for n in range(206)]
+    client.send("/observe", {"observations": rows, "model": "m", "version": "1", "classes": ["ham", "spam"]})
+    for part in (rows[:200], rows[200:]):
+        client.label(
+            [{"id": row["id"], "label": "ham" if rng.random() < 0.9 else "spam", "model": "m"} for row in part]
+        )
+    until(lambda: client.report(model="m")["groups"]["labels"] == 206)
+    report = client.report(model="m", by="tag")
+    assert [one["name"] for one in report["groups"]["groups"] if one["about"] == "tag"] == [f"t{k}" for k in range(100)]
+    assert report["groups"]["left_out"] == 6
+    limits = {row["name"]: row["limit"] for row in report["tags"]}
+    assert len(limits) == 101 and limits.pop("(other)") is None and set(limits.values()) == {0.02}
+    (caution,) = [one for one in report["cautions"] if "are marked" in one]
+    assert caution.startswith("Of 100 tags, 0 are marked") and caution.endswith("1 more row has no alarm.")
+    page = client.get("/calibration-report", params={"model": "m", "by": "tag", "format": "html"}).text
+    assert page.count("no alarm (") == 1
+    assert 'trueodds_groups_watched{by="tag",model="m",version="1"} 100.0' in client.get("/metrics").text
+    assert client.report(model="m", tag="t102")["answers"] == 2
+
+
 def test_acknowledging_and_rearming(client: Client) -> None:
     version = ask(client, 10)
     body = {"model": "tiny", "version": version, **ADA}

@@ -89,6 +89,7 @@ def test_labels_withdraw_the_shares(told: tuple[Client, list[str], Array, Any], 
     label(client, ids[:400], new_N[:400] if agree else (wrong_N[:400] + 1) % 3)
     found = client.report(model="mail", since=SINCE)["class_shares"]
     assert (found["withdrawn"] is None) == bool(found["classes"]) == agree
+    assert found["condition"].endswith("400 labels so far do not contradict it." if agree else "Labels contradict it.")
 
 
 def test_what_gives_no_shares_is_named(told: tuple[Client, list[str], Array, Any]) -> None:

@@ -57,6 +57,7 @@ COMMANDS = {
     "labelling": "python -m benchmarks.evidence.labelling",
     "label_samples": "python -m benchmarks.evidence.label_samples",
     "judged": "python -m benchmarks.evidence.judged --runs 500",
+    "judge_rates": "python -m benchmarks.evidence.judge_rates --runs 100",
     "label_queue": "python -m benchmarks.evidence.label_queue --runs 100",
     "sequential": "python -m benchmarks.alarms.sequential",
     "headline": "python -m benchmarks.evidence.headline --streams 60",

@@ -261,6 +261,7 @@ def summary(outcome: Outcome) -> str:
     card, results = outcome.bundle.card, outcome.results
     size = card.input.size
     nll = {one.name: one.nll for one in outcome.selection.table}
+    by_group = group_lines(outcome.bundle.calibrator)
     named: list[tuple[str, Measurement | FailedFit]] = [("none", results.before)]
     named.append((f"* {results.after.name}", results.after))
     named += [(f"  {one.name}", one) for one in results.others]
@@ -276,7 +277,7 @@ def summary(outcome: Outcome) -> str:
         *(f"{one.name} was passed over: {one.passed_over}." for one in outcome.selection.table if one.passed_over),
         *_of_positive(named),
         *set_lines(card.sets),
-        *group_lines(outcome.bundle.calibrator),
+        *([*by_group, ""] if by_group else []),
         "All numbers are measured on the test rows, except the CV NLL: the NLL by which the calibrator is chosen, which"
         " is cross-validated on the calibration rows. *: the chosen calibrator. ECE: of the more probable class, with"
         f" {results.settings.bins} bins and its {results.settings.level:.0%} interval. Noise floor: the mean ECE of"

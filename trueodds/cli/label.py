@@ -19,7 +19,7 @@ from trueodds.cli.sample import add_design
 from trueodds.processes.choices import SERVICE, URL
 
 if TYPE_CHECKING:
-    from trueodds.client import Client
+    from trueodds.client import CallError, Client
 
 EXAMPLES = """examples:
   trueodds label draw --budget 200 --who Ada
@@ -118,16 +118,35 @@ def _export(client: Client, arguments: argparse.Namespace, whose: dict[str, Any]
 
 
 def _import(client: Client, arguments: argparse.Namespace, whose: dict[str, Any]) -> None:
+    from trueodds.client import CallError
+
     labels, left = _labels(arguments.file)
     totals = {"stored": 0, "already_known": 0, "skips": 0}
     pairs = list(labels.items())
     for start in range(0, len(pairs), ROWS):
-        stored = client.label_answers(dict(pairs[start : start + ROWS]), **whose)
+        try:
+            stored = client.label_answers(dict(pairs[start : start + ROWS]), **whose)
+        except CallError as error:
+            raise _with_id(error) from None
         totals = {name: total + stored[name] for name, total in totals.items()}
     print(
         f"{arguments.file}: {totals['stored']:,} labels stored, {totals['already_known']:,} known already,"
         f" {totals['skips']:,} skipped, {left:,} rows without a label."
     )
+
+
+def _with_id(error: CallError) -> CallError:
+    """Name the ids of refused rows: the service counts the sent rows, which are not those of the file."""
+    from trueodds.client import CallError
+
+    problems = error.details.get("problems", ())
+    if not problems:
+        return error
+    named = [f"{problem['id']}: {problem['message']}" for problem in problems if problem.get("id")]
+    message = (
+        f"{'; '.join(named) or error.message}. Nothing of this call was stored: correct the file, and import it again"
+    )
+    return CallError(error.code, message, status=error.status, request_id=error.request_id, details=error.details)
 
 
 def _judge(client: Client, arguments: argparse.Namespace) -> None:

@@ -94,9 +94,11 @@ def _points(gap: float) -> str:
 def _clearest(about: str, name: str, rows: Sequence[Slice], field: str) -> Check | None:
     """Name the row that is off most clearly. None if fewer than two have labels."""
     known = [row for row in rows if row.labelled]
+    limit = next((row.limit for row in known if row.limit is not None), None)
+    known = [row for row in known if row.limit == limit]  # the others have no alarm
     if len(known) < 2:
         return None
-    marked, limit = [row for row in known if row.more_than_chance], known[0].limit
+    marked = [row for row in known if row.more_than_chance]
     excess = "by more than chance" if limit is None else f"by more than {limit:g}"
     if not marked:
         none = "Neither of the 2" if len(known) == 2 else f"None of {len(known)}"

@@ -39,7 +39,7 @@ class Marks:
     """Marks of the alarms by group, for one table."""
 
     by_name: Mapping[str, bool]
-    """Whether each row is marked, by its name in the table."""
+    """Whether each row with an alarm is marked, by its name in the table. Empty before the first label."""
     tolerance: float
     """Largest acceptable ECE of a row."""
 
@@ -185,7 +185,8 @@ def _table(groups: Iterable[tuple[str, AnswerSums]], options: ReportOptions, mar
     tested = [row for row in rows if row.p_value is not None]
     if marks is not None:
         for row in tested:
-            row.more_than_chance, row.limit = marks.by_name.get(row.name, False), marks.tolerance
+            if row.name in marks.by_name or not marks.by_name:  # a group that came too late has no alarm
+                row.more_than_chance, row.limit = marks.by_name.get(row.name, False), marks.tolerance
         return rows
     chosen = benjamini_hochberg([row.p_value for row in tested if row.p_value is not None], FALSE_DISCOVERY_RATE)
     for row, more_than_chance in zip(tested, chosen, strict=True):

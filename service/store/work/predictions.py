@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from service.store.label_rules import LabelCandidate, LabelChange, LabelRules
 from service.store.rows import ConflictsError, EarlierPrediction, Integers, Label, PredictionBatch, RowsError, Version
-from service.store.work import label_masses, maturing
+from service.store.work import maturing
+from service.store.work.labelling import label_masses
 from service.store.work.labels import Arrival, candidates_of, write_changes
 from service.store.work.statements import Insert, InsertNew, Lock, Query, Work
 from service.store.work.sums import deltas

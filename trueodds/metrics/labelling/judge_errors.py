@@ -116,16 +116,16 @@ def judge_errors(
     )
 
 
-def _smallest(given: float | None, of_labels: float) -> float:
+def _smallest(value: float | None, of_labels: float) -> float:
     """Check the smallest propensity of any answer."""
-    if given is None:
+    if value is None:
         return of_labels
-    if not 0 < given <= of_labels:
+    if not 0 < value <= of_labels:
         raise ValueError(
-            f"smallest_propensity is {given:g}; allowed is more than 0 and at most {of_labels:g}, the smallest"
+            f"smallest_propensity is {value:g}; allowed is more than 0 and at most {of_labels:g}, the smallest"
             " propensity of a label; give the smallest of all answers, or leave it out"
         )
-    return float(given)
+    return float(value)
 
 
 def _indices(values: npt.ArrayLike, name: str, count: int) -> npt.NDArray[np.intp]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -63,11 +64,11 @@ def weighted_share(
         lower = float(scipy.special.betaincinv(hits, misses + 1, q)) if hits else 0.0
         upper = float(scipy.special.betaincinv(hits + 1, misses, 1 - q)) if misses else 1.0
         return value, lower, upper
-    of_hits, of_misses = _grouped(weight_L[hit_L]), _grouped(weight_L[~hit_L])
+    of_hits, of_misses = _by_weight(weight_L[hit_L]), _by_weight(weight_L[~hit_L])
     return value, 1 - _upper(of_misses, of_hits, q), _upper(of_hits, of_misses, q)
 
 
-def _grouped(weight_L: Array) -> tuple[Array, Array]:
+def _by_weight(weight_L: Array) -> tuple[Array, Array]:
     """Return the weights of rows in steps of 1%, and the number of rows of each."""
     _, code_L = np.unique(np.round(np.log(weight_L) * STEPS), return_inverse=True)
     count_W = np.bincount(code_L).astype(np.float64)
@@ -105,11 +106,11 @@ def negative_chance(scale_W: Array, count_W: Array) -> float:
     )
     term_W = scale_W / (1 - s * scale_W)
     curvature = float(count_W @ term_W**2)
-    r = float(np.sign(s)) * max(2 * float(count_W @ np.log1p(-s * scale_W)), 0.0) ** 0.5
-    u = s * curvature**0.5
-    skew = 2 * float(count_W @ term_W**3) / curvature**1.5
+    r = math.copysign(math.sqrt(max(2 * float(count_W @ np.log1p(-s * scale_W)), 0.0)), s)
+    u = s * math.sqrt(curvature)
+    skew = 2 * float(count_W @ term_W**3) / (curvature * math.sqrt(curvature))
     correction = skew / 6 if abs(u) < NEAR else 1 / r - 1 / u
-    return float(scipy.special.ndtr(r)) + float(np.exp(-r * r / 2)) / (2 * np.pi) ** 0.5 * correction
+    return float(scipy.special.ndtr(r)) + math.exp(-r * r / 2) / math.sqrt(2 * math.pi) * correction
 
 
 def _root(function: Callable[[float], float], low: float, high: float, tolerance: float = 1e-13) -> float:

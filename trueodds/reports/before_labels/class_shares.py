@@ -56,7 +56,7 @@ def class_shares(
     refused = None if shift.refusal is None else _name_class(shift.refusal, classes)
     withdrawn = None if refused else contradiction(shift, classes, sums_of_labels) if labels else None
     rows = sum(shift.reference_rows)
-    condition = _condition(p_value, labels)
+    condition = _condition(p_value, 0 if refused else labels, withdrawn)
     changed: list[str] = []
     if refused is not None:
         reading = f"The class shares of {plural(shift.answers, 'answer')} are not estimated: {refused}."
@@ -277,12 +277,15 @@ def _change(names: Sequence[str]) -> str:
     )
 
 
-def _condition(p_value: float | None, labels: int) -> str:
+def _condition(p_value: float | None, labels: int, withdrawn: str | None) -> str:
+    """Return the condition, and what tests of the scores and of `labels` labels say of it."""
     tested = (
         ""
         if p_value is None
         else f" A test of the scores {'rejects it' if p_value < 0.05 else 'does not reject it'} (p = {p_value:.2g})."
     )
+    if withdrawn is not None:
+        return f"{CONDITION}{tested} Labels contradict it."
     known = (
         f"{plural(labels, 'label')} so far {'does' if labels == 1 else 'do'} not contradict it."
         if labels

@@ -150,7 +150,7 @@ def expected_of_classes(
             if name in kept
         ]
     fit_rows = calibration[0].rows if calibration else None
-    conditions = _conditions(evidence, fit_rows)
+    conditions = _conditions(evidence, fit_rows, withdrawn)
     words = f"Of {_answers(answers, evidence)}, by class. {conditions}"
     return ExpectedDecisions(
         about="classes",
@@ -187,7 +187,7 @@ def _expected(
             else metrics.expected_decisions(p_N, at=at, calibration=calibration, level=options.level)
         )
     fit_rows = None if calibration is None else calibration.rows
-    condition = _conditions(evidence, fit_rows)
+    condition = _conditions(evidence, fit_rows, withdrawn)
     what = f"alerts on {label}" if about == "positive" else "answers that act alone"
     reading = _withdrawn(what, withdrawn) if withdrawn else ""
     if found:
@@ -231,9 +231,11 @@ def _sentence(about: str, label: str, one: ExpectedDecision, evidence: LabelEvid
     )
 
 
-def _conditions(evidence: LabelEvidence, fit_rows: int | None) -> str:
-    """Return the condition of the numbers, and what the limits cover."""
+def _conditions(evidence: LabelEvidence, fit_rows: int | None, withdrawn: str | None) -> str:
+    """Return the condition of the numbers, whether labels contradict it, and what the limits cover."""
     labels = evidence.labelled.n
+    if withdrawn is not None:
+        return f"{CONDITION} Labels contradict it."
     tested = (
         f"{plural(labels, 'label')} so far {'does' if labels == 1 else 'do'} not contradict it."
         if labels

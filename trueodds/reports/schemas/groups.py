@@ -38,7 +38,9 @@ class Slice(BaseModel):
         " of the table (Benjamini-Hochberg): on average over many tables, at most 5% of the marked rows are calibrated",
     )
     limit: float | None = Field(
-        None, description="error that a marked row exceeds, by evidence that holds at each look; null: one look"
+        None,
+        description="error that a marked row exceeds, by evidence that holds at each look; null: one look, or beside"
+        " rows with a limit: a tag without an alarm, which is never marked",
     )
 
 

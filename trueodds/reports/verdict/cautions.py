@@ -83,10 +83,14 @@ def cautions(
         with_labels = [row for row in rows or [] if row.labelled]
         if len(with_labels) > 1:
             flagged = sum(row.more_than_chance for row in with_labels)
-            if (limit := with_labels[0].limit) is not None:
+            limits = [row.limit for row in with_labels if row.limit is not None]
+            if limits:
+                late = len(with_labels) - len(limits)
                 sentences.append(
-                    f"Of {len(with_labels)} {name}, {flagged} {'is' if flagged == 1 else 'are'} marked: their"
-                    f" calibration error was above {limit:g} at some time. The marks hold however often you look."
+                    f"Of {len(limits)} {name}, {flagged} {'is' if flagged == 1 else 'are'} marked: their"
+                    f" calibration error was above {limits[0]:g} at some time. The marks hold however often you look."
+                    + f" {plural(late, 'more row has', 'more rows have')} no alarm."
+                    * bool(late)
                 )
                 continue
             sentences.append(

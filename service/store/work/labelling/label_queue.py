@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from service.store.queue_rows import Drawable, LabelDraw, OverlapError, QueueCounts, QueuedAnswer
+from service.store.queue_rows import ClosedAnswer, Drawable, LabelDraw, OverlapError, QueueCounts, QueuedAnswer
 from service.store.rows import storable
 from service.store.work.statements import ExecuteMany, Insert, Query, Work, lock_of
 
@@ -30,6 +30,11 @@ LEASED = f"{_ENTRY} AND q.leased_to = $2 AND q.lease_until_ms > $3 ORDER BY q.dr
 FREE = (
     f"{_ENTRY} AND (q.lease_until_ms IS NULL OR q.lease_until_ms <= $2 OR q.leased_to = $3)"
     " ORDER BY CASE WHEN q.leased_to = $3 AND q.lease_until_ms > $2 THEN 0 ELSE 1 END, q.draw, q.place LIMIT $4"
+)
+CLOSED = (
+    "SELECT q.prediction, q.who, q.at_ms, q.skipped FROM label_queue q WHERE q.version = $1 AND q.at_ms IS NOT NULL"
+    f" AND (q.skipped = 1 OR {_LABELLED.format(**_OF_ENTRY)} OR {_EARLY.format(**_OF_ENTRY)})"
+    " ORDER BY q.at_ms DESC, q.prediction LIMIT $2"
 )
 COUNTS = (
     "SELECT what, count(*), sum(1.0 / propensity) FROM (SELECT q.propensity, CASE WHEN l.label = l.predicted THEN 1"
@@ -135,6 +140,12 @@ def close(version: int, ids: list[str], who: str, at_ms: int, *, is_skip: bool) 
         f" WHERE version = $1 AND prediction = $2{unlabelled}",
         [(version, id_, int(is_skip), who, at_ms) for id_ in ids],
     )
+
+
+def closures(version: int, limit: int) -> Work[list[ClosedAnswer]]:
+    """Read the last `limit` drawn answers that people labelled or skipped, the newest first."""
+    rows = yield Query(CLOSED, (version, limit))
+    return [ClosedAnswer(id_, who, int(at_ms), bool(skipped)) for id_, who, at_ms, skipped in rows]
 
 
 def counts(version: int) -> Work[QueueCounts | None]:
