@@ -186,8 +186,13 @@ def test_sets_may_cover_their_level_in_most_calibrations(tmp_path: Path, capsys:
     logits_NC = rng.normal(0, 2, (1200, 3))
     labels_N = (softmax(logits_NC).cumsum(axis=1) > rng.random((1200, 1))).argmax(axis=1)
     val, test = slice(800), slice(800, None)
-    logits_of = {"val_logits": logits_NC[val], "test_logits": logits_NC[test]}
-    np.savez(tmp_path / "logits.npz", **logits_of, val_labels=labels_N[val], test_labels=labels_N[test])
+    np.savez(
+        tmp_path / "logits.npz",
+        val_logits=logits_NC[val],
+        test_logits=logits_NC[test],
+        val_labels=labels_N[val],
+        test_labels=labels_N[test],
+    )
     words = ["calibrate", str(tmp_path / "logits.npz"), "--conformal", "lac", "--candidates", "temperature"]
     for name, more in (("plain", []), ("sure", ["--set-confidence", "0.95"])):
         assert cli.main("trueodds", cli.COMMANDS, [*words, *more, "--out", str(tmp_path / name)]) == 0
