@@ -26,7 +26,7 @@ from trueodds.sums.two_columns import label_indices
 from trueodds.texts import plural
 
 if TYPE_CHECKING:
-    from trueodds.reports.table.comparison.sets import SetComparison
+    from trueodds.reports.table.comparison.compared_sets import SetComparison
 
 CROWDED = 0.9
 """Share of a model's rows in one bin from which on a note says so."""
