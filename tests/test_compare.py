@@ -15,7 +15,7 @@ import trueodds
 from trueodds import cli, metrics
 from trueodds.errors import ConfigError, UserError
 from trueodds.metrics.significance.differences import of_rows
-from trueodds.reports.table.comparing import NOTE, OF_REPORTS
+from trueodds.reports.table.comparison.models import NOTE, OF_REPORTS
 
 Array = npt.NDArray[np.float64]
 MEASURES = ["error_rate", "nll", "brier", "squared_calibration_error"]

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from trueodds.client import AsyncClient, Client
     from trueodds.errors import UserError
     from trueodds.metrics.decisions.acting import threshold
-    from trueodds.reports.table.comparing import compare
+    from trueodds.reports.table.comparison.models import compare
     from trueodds.reports.table.evaluation import report
     from trueodds.reports.warehouse.table_objects import table_sums
     from trueodds.sums.rounding import logits_of
@@ -68,7 +68,7 @@ else:
             "trueodds.client": "AsyncClient Client",
             "trueodds.errors": "UserError",
             "trueodds.metrics.decisions.acting": "threshold",
-            "trueodds.reports.table.comparing": "compare",
+            "trueodds.reports.table.comparison.models": "compare",
             "trueodds.reports.table.evaluation": "report",
             "trueodds.reports.warehouse.table_objects": "table_sums",
             "trueodds.sums.rounding": "logits_of",

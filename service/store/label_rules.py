@@ -183,8 +183,8 @@ class LabelRules:
         """Hold a label with the caller's own id and a known model until its prediction arrives."""
         served = [key for key, version in self._versions.items() if version.model == label.model]
         if label.model is not None and not served:
-            names = sorted({version.model for version in self._versions.values()})
-            message = f"unknown model {short(label.model)}; known are {', '.join(names) or 'none yet'}"
+            models = ", ".join(sorted({version.model for version in self._versions.values()})) or "none yet"
+            message = f"unknown model {short(label.model)}; known are {models}"
             return Refusal(row, label.id, "unknown_model", message)
         if is_generated(label.id) or label.model is None or not storable(label.id):
             message = f"no prediction has the id {short(label.id)}; use an id that /predict returned"

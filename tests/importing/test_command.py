@@ -17,6 +17,7 @@ from tests.importing.models import Linear, images, labels_of, vectors
 from trueodds import cli, logits
 from trueodds.bundle import Bundle, open_models
 from trueodds.inputs import ImageInput
+from trueodds.metrics import softmax
 
 
 def command(*words: object, trusted: bool = True) -> int:
@@ -173,9 +174,33 @@ def test_conformal_sets_are_in_the_bundle(tmp_path: Path, capsys: pytest.Capture
         (["--levels", ".9"], "--levels .9 needs a method: --conformal lac"),
         (["--conformal", "lac", "--levels", ".9,x"], "--levels is '.9,x'; allowed are numbers in"),
         (["--conformal", "lac", "--levels", "1"], "levels = 1.0"),
+        (["--set-confidence", ".95"], "--set-confidence 0.95 needs a method: --conformal lac"),
+        (["--conformal", "lac", "--set-confidence", "1"], "--set-confidence is 1; allowed are numbers in (0, 1)"),
     ):
         assert command(*words, *wrong) == 1
         assert message in capsys.readouterr().err
+
+
+def test_sets_may_cover_their_level_in_most_calibrations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    logits_NC = rng.normal(0, 2, (1200, 3))
+    labels_N = (softmax(logits_NC).cumsum(axis=1) > rng.random((1200, 1))).argmax(axis=1)
+    val, test = slice(800), slice(800, None)
+    np.savez(
+        tmp_path / "logits.npz",
+        val_logits=logits_NC[val],
+        test_logits=logits_NC[test],
+        val_labels=labels_N[val],
+        test_labels=labels_N[test],
+    )
+    words = ["calibrate", str(tmp_path / "logits.npz"), "--conformal", "lac", "--candidates", "temperature"]
+    for name, more in (("plain", []), ("sure", ["--set-confidence", "0.95"])):
+        assert cli.main("trueodds", cli.COMMANDS, [*words, *more, "--out", str(tmp_path / name)]) == 0
+    plain, sure = ((tmp_path / name / "conformal.json").read_text() for name in ("plain", "sure"))
+    assert plain == sure, "the scores are the same; their rank differs"
+    printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("lac sets")]
+    floors = [float(line.rpartition("cover at least ")[2].split()[0]) for line in printed]
+    assert floors[0] < 0.9 <= floors[1] and len(floors) == 2
 
 
 def test_two_classes_have_no_ranked_sets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,9 +42,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Read the tables, print their comparison and write the file."""
     from trueodds.files import write_text
     from trueodds.reports.table import reading
-    from trueodds.reports.table.comparing import of_nets
-    from trueodds.reports.table.comparing_sets import compare_sets
-    from trueodds.reports.table.matching import common_rows, ids_of, nets_of
+    from trueodds.reports.table.comparison.compared_sets import compare_sets
+    from trueodds.reports.table.comparison.models import of_nets
+    from trueodds.reports.table.comparison.table_rows import nets_of
+    from trueodds.reports.table.matching import common_rows, ids_of
 
     _check(arguments)
     names, form = _names(arguments.tables), replace(form_of(arguments), sets=rule_of_sets(arguments))

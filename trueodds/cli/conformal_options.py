@@ -1,4 +1,4 @@
-"""The options --conformal and --levels, and the lines that a command prints about conformal sets."""
+"""The options --conformal, --levels and --set-confidence, and the lines that a command prints about conformal sets."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ if TYPE_CHECKING:
 
 
 def add_conformal(parser: argparse.ArgumentParser) -> None:
-    """Add --conformal and --levels."""
+    """Add --conformal, --levels and --set-confidence."""
     words = "also fit sets of classes that hold the true one, on half of the calibration rows; the other half fits the"
     words += f" calibrator. {'; '.join(f'{name}: {about}' for name, about in SET_METHODS.items())}"
     parser.add_argument("--conformal", choices=tuple(SET_METHODS), help=words)
     words = f"shares of the sets that hold the true class, such as .9,.95 (default: {SET_LEVEL:g})"
     parser.add_argument("--levels", metavar="LEVELS", help=words)
+    words = "with --conformal: share of calibrations in which the sets cover the level, such as 0.95; the sets are then"
+    words += " larger (default: they cover the level on average over calibrations)"
+    parser.add_argument("--set-confidence", type=float, metavar="P", help=words)
 
 
 def sets_of(arguments: argparse.Namespace) -> SetSettings | None:
@@ -31,6 +34,9 @@ def sets_of(arguments: argparse.Namespace) -> SetSettings | None:
     if arguments.conformal is None:
         if arguments.levels is not None:
             raise ConfigError(f"--levels {arguments.levels} needs a method: --conformal {', '.join(SET_METHODS)}")
+        if arguments.set_confidence is not None:
+            given = f"--set-confidence {arguments.set_confidence:g}"
+            raise ConfigError(f"{given} needs a method: --conformal {', '.join(SET_METHODS)}")
         return None
     from trueodds.calibrators.conformal import SetSettings
 
@@ -39,7 +45,10 @@ def sets_of(arguments: argparse.Namespace) -> SetSettings | None:
         levels = [float(text) for text in texts] or [SET_LEVEL]
     except ValueError:
         raise ConfigError(f"--levels is {arguments.levels!r}; allowed are numbers in (0, 1), such as .9,.95") from None
-    return SetSettings.of(arguments.conformal, {"levels": levels}, "--conformal")
+    confidence = arguments.set_confidence
+    if confidence is not None and not 0 < confidence < 1:
+        raise ConfigError(f"--set-confidence is {confidence:g}; allowed are numbers in (0, 1), such as 0.95")
+    return SetSettings.of(arguments.conformal, {"levels": levels, "confidence": confidence}, "--conformal")
 
 
 def set_lines(sets: CardSets | None) -> list[str]:

@@ -79,6 +79,7 @@ _OF_FITS = {
     "--onnx": "onnx",
     "--conformal": "conformal",
     "--levels": "levels",
+    "--set-confidence": "set_confidence",
     "--resolution": "resolution",
 }
 """Options of `trueodds calibrate` for exclusive classes, and their places in the arguments."""
@@ -129,6 +130,7 @@ _OF_IMPORTS = {
     "--ordered": "ordered",
     "--conformal": "conformal",
     "--levels": "levels",
+    "--set-confidence": "set_confidence",
     "--expected": "expected",
     "--allow-unseen": "allow_unseen",
     "--groups": "groups",

@@ -8,22 +8,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.evaluation.paired_differences import RowScores
 from trueodds.files import FileError, read_npz
 from trueodds.inputs import columns
 from trueodds.inputs.columns import Texts
-from trueodds.reports.table.comparing import ModelRows
-from trueodds.reports.table.table_content import Answers, positive_rows_of
-from trueodds.sums.rounding import summing_to_1
+from trueodds.reports.table.table_content import Answers
 from trueodds.texts import plural, short
 
 ID, IDS = "id", "ids"
 """Name of the column of a table, and of the array of an .npz."""
 Rows = npt.NDArray[np.intp]
-NO_PROBABILITIES = (
-    "One of the tables lacks the probabilities of all classes. So NLL and Brier score are computed from the confidence"
-    " for all models."
-)
 
 
 def ids_of(path: Path) -> list[str] | None:
@@ -75,23 +68,6 @@ def common_rows(
     rows = {name: row_N[labelled_N] for name, row_N in rows.items()}
     _check_labels(tables, rows, ids)
     return rows, notes
-
-
-def nets_of(
-    tables: Mapping[str, Answers], rows: Mapping[str, Rows], positive: str | None = None
-) -> tuple[dict[str, ModelRows], list[str]]:
-    """Return the scores of the rows of each table, and a sentence if some have no probabilities of all classes.
-
-    Args:
-        tables: Answers by the name of their model.
-        rows: Positions of the common labelled rows in each table; see `common_rows`.
-        positive: The class of two whose probability is compared.
-    """
-    notes = []
-    full = all(answers.probabilities_NC is not None for answers in tables.values())
-    if not full and positive is None:
-        notes.append(NO_PROBABILITIES)
-    return {name: _net(answers, rows[name], positive, full) for name, answers in tables.items()}, notes
 
 
 def _common(
@@ -149,17 +125,3 @@ def _labels(answers: Answers, row_N: Rows) -> list[str]:
         return [names[k] for k in answers.label_N[row_N].tolist()]
     codes, right = answers.predicted.code_N[row_N].tolist(), answers.correct_N[row_N].tolist()
     return [names[code] if correct else "" for code, correct in zip(codes, right, strict=True)]
-
-
-def _net(answers: Answers, row_N: Rows, positive: str | None, full: bool) -> ModelRows:
-    """Build the scores of one table's rows."""
-    if positive is not None:
-        _, p_N, is_positive_N = positive_rows_of(answers, positive)
-        return ModelRows(RowScores.of_positive(p_N[row_N], is_positive_N[row_N], answers.resolution))
-    if not full or answers.probabilities_NC is None or answers.label_N is None:
-        scores = RowScores.of_confidence(answers.confidence_N[row_N], answers.correct_N[row_N], answers.resolution)
-        return ModelRows(scores)
-    p_NC, label_N = answers.probabilities_NC[row_N].astype(np.float64), answers.label_N[row_N]
-    return ModelRows(
-        RowScores.of_probabilities(p_NC, label_N, answers.resolution), summing_to_1(p_NC, answers.resolution), label_N
-    )

@@ -15,6 +15,7 @@ from trueodds.errors import ConfigError
 from trueodds.evaluation.paired_differences import ONE_SEED, SQUARED, RowScores, adjust_p_values, differences
 from trueodds.metrics.significance.nets import FEWEST, Nets
 from trueodds.reports.resolution import read_as_words
+from trueodds.reports.table.comparison.difference import ComparedDifference
 from trueodds.reports.table.evaluation import CalibrationReport
 from trueodds.reports.words import align, decimal, percent
 from trueodds.sums.bins import check_bins
@@ -25,7 +26,7 @@ from trueodds.sums.two_columns import label_indices
 from trueodds.texts import plural
 
 if TYPE_CHECKING:
-    from trueodds.reports.table.comparing_sets import SetComparison
+    from trueodds.reports.table.comparison.compared_sets import SetComparison
 
 CROWDED = 0.9
 """Share of a model's rows in one bin from which on a note says so."""
@@ -65,24 +66,6 @@ class ComparedModel:
     mce_floor: float
     classwise_ece: float | None = None
     classwise_ece_floor: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ComparedDifference:
-    """A model's measure minus that of the first model, on the same rows."""
-
-    model: str
-    baseline: str
-    measure: str
-    """One of error_rate, nll, brier, squared_calibration_error, set_coverage or set_size."""
-    value: float
-    lower: float
-    upper: float
-    p_value: float
-    """p-value after Holm's correction for the number of models compared with the first."""
-    detectable: float | None
-    """Difference that would be significant in 80% of repetitions."""
-    sentence: str
 
 
 @dataclass(frozen=True, kw_only=True)

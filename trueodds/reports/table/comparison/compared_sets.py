@@ -11,7 +11,7 @@ import numpy.typing as npt
 from trueodds.evaluation.paired_differences import SET_COVERAGE, SET_SIZE, adjust_p_values
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.metrics.significance.differences import of_rows
-from trueodds.reports.table.comparing import ComparedDifference
+from trueodds.reports.table.comparison.difference import ComparedDifference
 from trueodds.reports.table.set_rows import SetRows
 from trueodds.reports.table.table_content import Answers
 from trueodds.reports.words import align, decimal, percent

@@ -1,0 +1,1 @@
+"""Comparison of models on the same labelled rows: scores, calibration and conformal sets."""
