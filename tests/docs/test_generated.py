@@ -11,6 +11,7 @@ from tests.conftest import ROOT
 from tools import decisions_picture, forecasts_picture, studies_pictures
 from tools.tables import pages, results
 from tools.tables.claims import CLAIMS, Claim
+from tools.tables.engine_costs import engine_costs
 from tools.tables.results import Key
 
 each_claim = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.claim)
@@ -45,6 +46,14 @@ def test_the_pictures_of_the_papers_methods_are_those_of_their_result() -> None:
 def test_every_table_is_shown_once() -> None:
     shown = [name for page in pages.PAGES for name in pages.BLOCK.findall(page.read_text(encoding="utf-8"))]
     assert sorted(shown) == sorted([*results.COMMANDS, *pages.CODE])
+
+
+def test_each_table_that_an_engine_added_up_has_a_row() -> None:
+    cases = [*results.read("warehouse_sums")["cases"], *results.read("database_sums")["cases"]]
+    rows = engine_costs().splitlines()[2:]
+    assert len(rows) == len(cases) > 0
+    for row, case in zip(rows, cases, strict=True):
+        assert f"| {case['rows']:,} | {case['sums']['processor_s']:,.2f} s |" in row
 
 
 @pytest.mark.parametrize("result", results.COMMANDS)

@@ -101,7 +101,10 @@ def test_ids_that_are_numbers_of_any_name_are_no_class(tmp_path: Path) -> None:
 LABELS: dict[str, tuple[dict[str, Any], str]] = {
     "no ids": ({"label": ["class 0"]}, "has no column 'id'"),
     "no labels": ({"id": [1], "truth": ["class 0"]}, "has no column 'label'"),
-    "no rows": ({"id": pa.array([], pa.int64()), "label": pa.array([], pa.string())}, "holds no labels"),
+    "no rows": (
+        {"id": pa.array([], pa.int64()), "label": pa.array([], pa.string())},
+        "holds no labels; give a table with rows",
+    ),
     "a missing id": ({"id": [1, None], "label": ["class 0"] * 2}, "1 label have no id"),
     "two labels": ({"id": [1, 1], "label": ["class 0", "class 1"]}, "two different labels"),
     "ids of another type": ({"id": ["1"], "label": ["class 0"]}, "holds int64"),
@@ -132,7 +135,7 @@ ARGUMENTS: dict[str, tuple[tuple[str, ...], str]] = {
     "no file": (("none/*.parquet", "--engine", "duckdb"), "names no file"),
     "another format": (("answers.csv", "--engine", "duckdb"), "does not end in .parquet"),
     "another engine": (("answers", "--engine", "mysql://me:secret@host/logs"), "allowed is duckdb"),
-    "no rows": (("empty.parquet", "--engine", "duckdb"), "holds no answers"),
+    "no rows": (("empty.parquet", "--engine", "duckdb"), "holds no answers; give a table with rows"),
     "half a file": (("half.parquet", "--engine", "duckdb"), "whole Parquet file"),
     "no such column": (("answers.parquet", "--engine", "duckdb", "--label", "truth"), "has no column 'truth'"),
     "no such class": (("answers.parquet", "--engine", "duckdb", "--classes", "class 0,x"), "has no column 'x'"),

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import trueodds
+from benchmarks.faults import postgres
 from tests.conftest import ROOT
 from tests.warehouse.engines import DATABASES, Database, Postgres
 from tests.warehouse.partitioned import START
@@ -191,6 +192,17 @@ def test_the_commands_of_the_page_run(
     assert {databases.SCHEMES[scheme] for scheme in addresses} == set(databases.SCHEMES.values())
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("engine", ["pyspark"])
+def test_the_command_of_spark_runs(engine: str, database: Database, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (PAGE.parent / "one-file-to-a-billion-rows.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^    trueodds (report .* --engine pyspark://.*)$", text, re.MULTILINE)
+    words = shlex.split(command)
+    words[words.index("answers")] = database.write(arrow({**usual(100, 2), "tag": ["a", "b"] * 50}))
+    assert cli.main("trueodds", cli.COMMANDS, words) == 0
+    assert "of 100 answers have" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("engine", ["postgres"])
 def test_a_report_on_postgres_is_of_one_state_and_writes_nothing(engine: str, database: Database) -> None:
     assert isinstance(database, Postgres)
@@ -218,6 +230,32 @@ def test_bad_addresses_and_tables_are_refused(
     }.items():
         message = refusal(capsys, arguments[0], "--engine", arguments[1])
         assert words in message and "secret" not in message
+
+
+@pytest.mark.parametrize("engine", ["postgres"])
+def test_wrong_credentials_are_not_taken_for_a_missing_table(
+    engine: str, database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert isinstance(database, Postgres)
+    name = database.write(arrow(usual(20)))
+    database.run("DROP ROLE IF EXISTS stranger", "CREATE ROLE stranger LOGIN")
+    user, other = postgres.USER, database.address.removesuffix("/postgres")
+    for address, words in {
+        database.address.replace(user, "nobody:secret", 1): "check the address of --engine, the credentials",
+        f"{other}/nothing": "check the address of --engine, the credentials",
+        database.address.replace(user, "stranger", 1): "let this account read the table (GRANT SELECT)",
+    }.items():
+        message = refusal(capsys, name, "--engine", address)
+        assert words in message and "name of the table" not in message and "secret" not in message
+
+
+@pytest.mark.parametrize("engine", ["postgres"])
+def test_booleans_are_no_probabilities_on_postgres(
+    engine: str, database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = pa.table({"a": [True, False], "b": [False, True], "label": ["a", "b"]})
+    message = refusal(capsys, database.write(table), "--engine", database.address)
+    assert "'a' holds boolean, which PostgreSQL does not take for numbers" in message and "view" in message
 
 
 def test_an_engine_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

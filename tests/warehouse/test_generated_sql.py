@@ -5,19 +5,28 @@ After a change of the expression, `python -m tests.warehouse.test_generated_sql`
 
 from __future__ import annotations
 
+import re
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import ibis
+import numpy as np
 import pytest
 import sqlglot
 
+from tests.conftest import ROOT
+from tests.warehouse.partitioned import DAY, START, make
 from tests.warehouse.tables import arrow, outcomes, usual
 from tests.warehouse.test_equality import assert_equal, read
+from trueodds import cli
 from trueodds.errors import UserError
 from trueodds.reports.table.reading import Form
+from trueodds.reports.table.stored_sums import Window, merge
 from trueodds.reports.table.table_report import sums_of
 from trueodds.reports.warehouse.expression import sums_expression
+from trueodds.reports.warehouse.partitions import sums_of_partition
 from trueodds.reports.warehouse.plan import Expression, ReadingPlan
 from trueodds.reports.warehouse.planning import plan_of, time_column
 from trueodds.reports.warehouse.summing import sums_by_plan
@@ -86,6 +95,48 @@ def test_the_sql_is_the_reviewed_one(name: str, dialect: str) -> None:
 def test_the_sql_makes_the_sums_of_python(name: str, dialect: str, tmp_path: Path) -> None:
     found = sums_by_plan(source_of(name, dialect), plan(name, dialect))
     assert_equal(found.total, sums_of(read(TABLES[name], tmp_path, Form())))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_sums_by_day_in_the_sql_are_those_of_files(
+    dialect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make(tmp_path, "confidence", rows=120)
+    stand_in = source_of("outcomes", dialect)
+    connection = stand_in.table.get_backend()
+    for name, pattern in {"days": table.answers, "late": str(table.labels)}.items():
+        connection.con.execute(f"CREATE TABLE {name} AS SELECT * FROM '{pattern}'")
+
+    def open_table(name: str, address: str, beside: Any = None) -> TableSource:
+        assert address == f"{dialect}://host/database"
+        return TableSource(name, connection.table(name), dialect, execute=stand_in.execute)
+
+    window = Window.of_day((START + DAY) * 1000)
+    expected = sums_of_partition(table, window)
+    monkeypatch.setattr("trueodds.reports.warehouse.parquet_source.open_table", open_table)
+    found = sums_of_partition(
+        replace(table, answers="days", labels="late", engine=f"{dialect}://host/database"), window
+    )
+    assert found.rows == expected.rows and found.rows.corrections > 0 and found.rows.labels > found.rows.corrections
+    mine, theirs = (merge([one.groups]) for one in (found, expected))
+    assert (mine.part_G == theirs.part_G).all() and (mine.cell_G == theirs.cell_G).all()
+    np.testing.assert_allclose(mine.sums_GK, theirs.sums_GK, rtol=1e-9, atol=1e-12)
+
+
+def test_the_command_of_the_page_reports_by_the_sql_of_bigquery(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (ROOT / "docs" / "how-to" / "one-file-to-a-billion-rows.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^    trueodds (report .* --engine bigquery://.*)$", text, re.MULTILINE)
+    opened: list[str] = []
+
+    def open_table(name: str, address: str, beside: Any = None) -> TableSource:
+        opened.append(f"{name} of {address}")
+        return source_of("classes", "bigquery")
+
+    monkeypatch.setattr("trueodds.reports.warehouse.parquet_source.open_table", open_table)
+    assert cli.main("trueodds", cli.COMMANDS, shlex.split(command)) == 0
+    assert opened == ["answers of bigquery://project/dataset"] and "of 400 answers have" in capsys.readouterr().out
 
 
 def test_timestamps_of_an_untested_engine_are_refused() -> None:

@@ -424,6 +424,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
         ("--daily", "--out", "sums", "--labels", "l.parquet", "--arrival", "at"),
         "leave --arrival out",
     ),
+    "another format": (("b.csv", "--daily", "--out", "sums", "--arrival", "time"), "write the table as Parquet\n"),
     "logits": (("--daily", "--out", "sums", "--arrival", "time", "--logits"), "--logits"),
 }
 
@@ -435,7 +436,8 @@ def test_options_that_do_not_fit_are_refused(
     monkeypatch.chdir(tmp_path)
     write(Path("a.parquet"), {"a": [0.3], "b": [0.7], "label": ["a"], "time": [START]})
     options, words = COMMANDS[name]
-    assert run("sums", "a.parquet", *options) == 1
+    answers = () if options[0].endswith(".csv") else ("a.parquet",)
+    assert run("sums", *answers, *options) == 1
     assert words in capsys.readouterr().err and not Path("x.parquet").exists()
 
 

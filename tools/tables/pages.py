@@ -15,6 +15,7 @@ from pipeline.cli.tables import calibrators_table, methods_table, recipes_table
 from tools import ROOT
 from tools.tables import commands, report_fields, routes, settings
 from tools.tables.claims import CLAIMS
+from tools.tables.engine_costs import engine_costs
 from tools.tables.results import COMMANDS, result_table
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -58,6 +59,7 @@ CODE: dict[str, Callable[[], str]] = {
     "commands": commands.sections,
     "claims": claims_table,
     "measured": short_claims,
+    "engine-costs": engine_costs,
 }
 """Blocks that come from the code, or from several results."""
 BLOCK = re.compile(r"<!-- ([\w-]+) -->\n.*?<!-- end -->", re.DOTALL)

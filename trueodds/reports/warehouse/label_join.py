@@ -102,7 +102,7 @@ def _check_labels(labels: TableSource, rows: Expression, latest: Expression, key
         rows.aggregate(rows=rows.count(), gaps=where(rows.key.isnull(), ibis.literal(1), ibis.literal(0)).sum())
     )
     if not counts["rows"][0]:
-        raise FileError(f"{labels.name} holds no labels")
+        raise FileError(f"{labels.name} holds no labels; give a table with rows, or leave out --labels")
     if counts["gaps"][0]:
         raise FileError(f"{labels.name}: {plural(int(counts['gaps'][0]), 'label')} have no {key}; leave them out")
     unclear = latest.filter(latest.different > 1)

@@ -76,9 +76,10 @@ def allow_small_keys(connection: Any) -> None:
 def _of_files(pattern: str, connection: Any = None, file_column: str = "") -> TableSource:
     """Open Parquet files with DuckDB."""
     if Path(pattern).suffix != ".parquet":
+        other = "" if file_column else ", or leave out --engine"  # sums by day have no other engine of files
         raise FileError(
-            f"{pattern} does not end in .parquet; --engine duckdb reads Parquet files: write the table as Parquet, or"
-            " leave out --engine"
+            f"{pattern} does not end in .parquet; --engine duckdb reads Parquet files: write the table as Parquet"
+            f"{other}"
         )
     files = files_of(pattern)
     state = files.state()

@@ -116,6 +116,11 @@ def _check_number(source: TableSource, name: str) -> None:
             f"{source.name}: the column {name!r} holds {kind}; allowed are numbers: cast it, or name the columns of the"
             " classes with --classes a,b"
         )
+    if kind.is_boolean() and source.engine == "postgres":
+        raise FileError(
+            f"{source.name}: the column {name!r} holds boolean, which PostgreSQL does not take for numbers; allowed are"
+            f" numbers: give a view that casts it to integer, or name the columns of the classes with --classes a,b"
+        )
 
 
 def _count_groups(source: TableSource, groups: Sequence[str], by_confidence: bool) -> dict[str, Any]:
@@ -130,7 +135,7 @@ def _count_groups(source: TableSource, groups: Sequence[str], by_confidence: boo
         wanted["low"] = where(table.confidence.cast("float64") < number(0.5), number(1), number(0)).sum()
     stats = {name: values[0] for name, values in source.run(table.aggregate(**wanted)).items()}
     if not stats["rows"]:
-        raise FileError(f"{source.name} holds no answers; expected {TABLES}")
+        raise FileError(f"{source.name} holds no answers; give a table with rows, or files with rows")
     for name in groups:
         if stats[name] > MOST_GROUPS:
             problem = f"{source.name} has {stats[name]:,} different {name}s; at most {MOST_GROUPS:,} are compared"

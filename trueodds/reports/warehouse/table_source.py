@@ -32,6 +32,9 @@ _CURES = {
 }
 
 
+_ABSENT = ("no files found", "does not exist", "not found", "notfound")
+"""Signs of a table or a file that does not exist, in an engine's message."""
+
 _compiling = threading.Lock()
 _nested = 0
 """Number of expressions that are compiled with nested selects at the moment."""
@@ -166,6 +169,9 @@ def naming(
         text = hide_password(" ".join(text.split()))[:400]
         cure = _CURES[engine == EMBEDDED]
         words = f"{type(error).__name__} {text}".lower()
-        if any(sign in words for sign in ("no files found", "does not exist", "not found", "notfound")):
+        is_connecting = "connection" in words  # an unknown role or database does not exist either
+        if any(sign in words for sign in ("permission denied", "insufficientprivilege", "access_denied")):
+            cure = "let this account read the table (GRANT SELECT), or use the credentials of one that may"
+        elif not is_connecting and any(sign in words for sign in _ABSENT):
             cure = "check the name of the table, or the path and its pattern"
         raise EngineError(f"{name}: {engine} reports {type(error).__name__}: {text}; {cure}") from None
