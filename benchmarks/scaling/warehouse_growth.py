@@ -29,8 +29,8 @@ from benchmarks.scaling.warehouse_sums import DISK, TURNS, check_disk, compare, 
 
 GROUPS = ("tag", "version", "confidence_source")
 COMPUTED = {
-    "trueodds": "a report with intervals, by class, tag and day",
-    "pandas": "the same sums, written by hand",
+    "trueodds": "a report with intervals, by DuckDB",
+    "pandas": "sums by class, tag and day, written by hand",
     "torchmetrics": "accuracy and ECE",
     "evidently": "its preset for classification",
 }
