@@ -2,8 +2,9 @@
 
 A million answers with label, time (30 days) and random probabilities. One size changes at a time; the others stay at
 ten classes, one column of groups (20 values) and one file. Sums and a plain GROUP BY of the same columns run in turns,
-as in `benchmarks.scaling.warehouse_sums`. The other programs read the table of ten classes, each in a process of its
-own. Their packages are in the Python of --peers:
+as in `benchmarks.scaling.warehouse_sums`. The other programs read a table of ten classes and one column of groups, each
+in a process of its own. Evidently reads 100,000 answers, since a million take it minutes. The packages are in the
+Python of --peers:
 
     python -m venv .peers && .peers/bin/pip install pandas pyarrow torchmetrics evidently
     python -m benchmarks.scaling.warehouse_growth --peers .peers/bin/python    # some ten minutes
@@ -28,12 +29,14 @@ from benchmarks.scaling.warehouse_sums import DISK, TURNS, check_disk, compare, 
 
 GROUPS = ("tag", "version", "confidence_source")
 COMPUTED = {
-    "trueodds": "a report with intervals, by class, tag and day",
-    "pandas": "the same sums, written by hand",
+    "trueodds": "a report with intervals, by DuckDB",
+    "pandas": "sums by class, tag and day, written by hand",
     "torchmetrics": "accuracy and ECE",
     "evidently": "its preset for classification",
 }
 """Program -> what it computes, for people."""
+FEWER = {"evidently": 10}
+"""Program -> the part of the rows that it reads, as a divisor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +78,8 @@ SIZES = (
 )
 
 
-def measure(size: Size, rows: int, turns: int, peers: Path | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return the times and the memory of one size, and for the usual one those of the other programs."""
+def measure(size: Size, rows: int, turns: int) -> dict[str, Any]:
+    """Return the times and the memory of one size."""
     with tempfile.TemporaryDirectory(dir=DISK if DISK.is_dir() else None) as name:
         folder = Path(name)
         print(check_disk(folder, [(9 * size.classes + 20) * rows], stay=False), file=sys.stderr, flush=True)
@@ -84,21 +87,20 @@ def measure(size: Size, rows: int, turns: int, peers: Path | None) -> tuple[dict
         size_bytes = sum(path.stat().st_size for path in folder.iterdir())
         sizes = asdict(size)
         found = {"group_columns": sizes.pop("groups"), **sizes, "rows": rows, "file_bytes": size_bytes}
-        found |= compare(pattern, size.plain(pattern), rows, "day", turns)
-        if size != Size() or peers is None:
-            return found, []
-        path = str(folder / "answers-0.parquet")
-        return found, [run(program, path, peers) for program in table_peers.PROGRAMS]
+        return found | compare(pattern, size.plain(pattern), rows, "day", turns)
 
 
-def run(program: str, path: str, peers: Path) -> dict[str, Any]:
+def run(program: str, rows: int, peers: Path) -> dict[str, Any]:
     """Run one program on a table, and return its version, its processor seconds, its memory, and what it found."""
     python = Path(sys.executable) if program == "trueodds" else peers
-    command = [str(python), "-m", "benchmarks.scaling.table_peers", program, path]
-    environment = {**os.environ, "DO_NOT_TRACK": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    rows //= FEWER.get(program, 1)
+    with tempfile.TemporaryDirectory(dir=DISK if DISK.is_dir() else None) as folder:
+        path = Size().make(Path(folder), rows).replace("*", "answers-0")
+        command = [str(python), "-m", "benchmarks.scaling.table_peers", program, path]
+        environment = {**os.environ, "DO_NOT_TRACK": "1"}
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return result
+    return {**result, "rows": rows}
 
 
 def markdown(result: dict[str, Any]) -> str:
@@ -117,11 +119,11 @@ def markdown(result: dict[str, Any]) -> str:
     if not result["programs"]:
         return "\n".join([*head, *rows])
     programs = [
-        f"| {case['program']} {case['version']} | {COMPUTED[case['program']]} | {case['processor_s']:.1f} s"
-        f" | {case['peak_mib']:,} MiB |"
+        f"| {case['program']} {case['version']} | {COMPUTED[case['program']]} | {case['rows']:,}"
+        f" | {case['processor_s']:.1f} s | {case['peak_mib']:,} MiB |"
         for case in result["programs"]
     ]
-    others = ["", "| program | result | processor seconds | peak memory |", "|---|---|---:|---:|"]
+    others = ["", "| program | result | rows | processor seconds | peak memory |", "|---|---|---:|---:|---:|"]
     return "\n".join([*head, *rows, *others, *programs])
 
 
@@ -137,13 +139,17 @@ def main() -> None:
     at_start = circumstances("duckdb", "ibis-framework", "pyarrow")
     cases: list[dict[str, Any]] = []
     programs: list[dict[str, Any]] = []
+
+    def keep(found: list[dict[str, Any]], new: dict[str, Any]) -> None:
+        """Write what there is, since a long run may be cut off."""
+        found.append({**new, "load": round(os.getloadavg()[0], 1)})
+        print(json.dumps(found[-1]), flush=True)
+        write(arguments.out, {**at_start, "cases": cases, "programs": programs})
+
     for size in SIZES:
-        case, others = measure(size, arguments.rows, arguments.turns, arguments.peers)
-        cases.append(case)
-        programs += others
-        print(json.dumps([case, others]), flush=True)
-    load = round(os.getloadavg()[0], 1)
-    write(arguments.out, {**at_start, "cases": cases, "programs": programs, "load_at_the_end": load})
+        keep(cases, measure(size, arguments.rows, arguments.turns))
+    for program in table_peers.PROGRAMS if arguments.peers else ():
+        keep(programs, run(program, arguments.rows, arguments.peers))
 
 
 if __name__ == "__main__":

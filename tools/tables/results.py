@@ -86,8 +86,10 @@ COMMANDS = {
     "scaling": "python -m benchmarks.scaling.growth",
     "partitions": "python -m benchmarks.scaling.partitions --write",
     "warehouse_sums": (
-        "python -m benchmarks.scaling.warehouse_sums --rows 1000000 10000000 --confidences 1000000 100000000"
+        "python -m benchmarks.scaling.warehouse_sums --rows 1000000 10000000 100000000"
+        " --confidences 1000000 100000000 1000000000"
     ),
+    "warehouse_growth": "python -m benchmarks.scaling.warehouse_growth --peers .peers/bin/python",
     "database_sums": "python -m benchmarks.scaling.database_sums --rows 300000",
     "postgres_size": "python -m benchmarks.scaling.postgres_size",
     "table_report": "python -m benchmarks.library.table_report --write",
