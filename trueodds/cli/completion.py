@@ -15,7 +15,6 @@ from typing import Any
 from trueodds.cli import Command, Parser, Subparsers
 from trueodds.cli.registered import registered_commands
 from trueodds.errors import MissingExtraError
-from trueodds.processes.lazy import collector_pause
 from trueodds.processes.version import __version__
 
 SHELLS = ("bash", "zsh", "fish")
@@ -41,8 +40,7 @@ def add_parser(commands: Subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the script. A message names the commands whose options are missing because their extra is not installed."""
     commands, _ = registered_commands()
-    with collector_pause():
-        root, incomplete = tree(commands)
+    root, incomplete = tree(commands)
     print(script(root, arguments.shell))
     if incomplete:
         extras = sorted({commands[name].extra for name in incomplete})
