@@ -133,12 +133,12 @@ def test_a_preconditioner_that_fails_gives_way_to_the_other_one(monkeypatch: pyt
     rng = np.random.default_rng(1)
     rows, classes = 20, 12
     labels = np.arange(rows) % classes
-    z = np.eye(classes)[labels] * rng.gamma(2, 0.5, (rows, 1)) + rng.normal(0, 1.2, (rows, classes))
+    z: Array = np.eye(classes)[labels] * rng.gamma(2, 0.5, (rows, 1)) + rng.normal(0, 1.2, (rows, classes))
     z[:, 3] *= 1e3
-    kind = calibrators.registry.get("dirichlet")
-    diagonal = kind.fit(z, labels, off_diagonal=1.0, intercept=1.0)
+    diagonal = calibrators.Dirichlet.fit(z, labels, off_diagonal=1.0, intercept=1.0)
     monkeypatch.setattr(multinomial, "KRONECKER", 1)
-    np.testing.assert_allclose(kind.fit(z, labels, off_diagonal=1.0, intercept=1.0)(z), diagonal(z), atol=1e-6)
+    found = calibrators.Dirichlet.fit(z, labels, off_diagonal=1.0, intercept=1.0)
+    np.testing.assert_allclose(found(z), diagonal(z), atol=1e-6)
 
 
 @pytest.mark.parametrize(("classes", "is_used"), [(3, False), (9, False), (10, True)])
