@@ -30,7 +30,6 @@ TABLES = {"trueodds": cli.COMMANDS, "pipeline": pipeline.cli.COMMANDS, "service"
 IN_HELP = {
     "init": {"yaml"},
     "code": {"yaml"},
-    "serve": {"pydantic"},  # the settings, each an option
 }
 """Command -> packages that its help text loads all the same."""
 CHECKED = "stages.check_names(config.load(), None)"

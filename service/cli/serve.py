@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
+import json
 import logging
 import signal
 import sys
+from pathlib import Path
 
 from trueodds.cli import Subparsers
 from trueodds.processes.lazy import collector_pause
@@ -17,26 +18,26 @@ EPILOG = """examples:
   trueodds serve --models published --store store.sqlite --workers 2
 
 `trueodds key` makes a key. `trueodds replay` sends a data set to a running service."""
+OPTIONS = Path(__file__).with_name("serve_options.json")
+"""The settings as options. `python -m tools.tables` writes it, so that a help text need not import the settings."""
 
 
 def add_parser(commands: Subparsers) -> None:
     """Add one option per setting. Settings without an option come from the environment or the defaults."""
-    from service.settings import Settings
-
     parser = commands.add_parser("serve", description=__doc__, epilog=EPILOG, argument_default=argparse.SUPPRESS)
-    for name, setting in Settings.model_fields.items():
-        default = "none" if setting.default in (None, "", ()) else setting.default
-        text = f"{setting.description} (default: {default}; TRUEODDS_{name.upper()})"
-        option = f"--{name.replace('_', '-')}"
-        if setting.annotation is bool:
-            parser.add_argument(option, help=text, action="store_const", const="true")
+    for name, option in json.loads(OPTIONS.read_text(encoding="utf-8")).items():
+        flag = f"--{name.replace('_', '-')}"
+        if option["is_switch"]:
+            parser.add_argument(flag, help=option["help"], action="store_const", const="true")
         else:
-            parser.add_argument(option, help=text, metavar=name.rpartition("_")[2].upper())
+            parser.add_argument(flag, help=option["help"], metavar=name.rpartition("_")[2].upper())
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve and return the exit status: 0; 1 if a file, store or port cannot be used; 2 for an invalid setting."""
     with collector_pause():
+        import asyncio
+
         from pydantic import ValidationError
 
         from service.cli import serving

@@ -128,6 +128,19 @@ def test_the_preconditioner_saves_products_and_leaves_the_fit_alone(name: str, m
     np.testing.assert_allclose(short(z), whole(z), atol=1e-6)
 
 
+def test_a_preconditioner_that_fails_gives_way_to_the_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rows, and a column of another scale: the blocks alone reach no minimum."""
+    rng = np.random.default_rng(1)
+    rows, classes = 20, 12
+    labels = np.arange(rows) % classes
+    z: Array = np.eye(classes)[labels] * rng.gamma(2, 0.5, (rows, 1)) + rng.normal(0, 1.2, (rows, classes))
+    z[:, 3] *= 1e3
+    diagonal = calibrators.Dirichlet.fit(z, labels, off_diagonal=1.0, intercept=1.0)
+    monkeypatch.setattr(multinomial, "KRONECKER", 1)
+    found = calibrators.Dirichlet.fit(z, labels, off_diagonal=1.0, intercept=1.0)
+    np.testing.assert_allclose(found(z), diagonal(z), atol=1e-6)
+
+
 @pytest.mark.parametrize(("classes", "is_used"), [(3, False), (9, False), (10, True)])
 def test_the_diagonal_is_the_preconditioner_of_few_classes(classes: int, is_used: bool) -> None:
     """With a column of another scale, 150,000 rows of three classes took 35 times as long with the blocks."""

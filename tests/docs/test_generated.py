@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from service.cli import serve
 from tests.conftest import ROOT
 from tools import decisions_picture, forecasts_picture, studies_pictures
-from tools.tables import pages, results
+from tools.tables import pages, results, settings
 from tools.tables.claims import CLAIMS, Claim
 from tools.tables.engine_costs import engine_costs
 from tools.tables.results import Key
@@ -21,6 +22,10 @@ each_claim = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.cl
 def test_tables_are_fresh(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert pages.refresh(text) == text, f"{page.name} is stale: make docs"
+
+
+def test_the_options_of_serve_are_the_settings() -> None:
+    assert serve.OPTIONS.read_text(encoding="utf-8") == settings.serve_options(), "stale: python -m tools.tables"
 
 
 def test_the_picture_of_decision_models_is_that_of_its_result() -> None:

@@ -1,4 +1,4 @@
-"""The tables of docs/reference/settings.md and params.md: settings of the service, parameters of the pipeline."""
+"""The tables of docs/reference/settings.md and params.md, and the file of the options of `trueodds serve`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,16 @@ def service() -> str:
         for name, setting in Settings.model_fields.items()
     ]
     return table(("option", "variable", "default", "meaning"), rows, code=(0, 1, 2))
+
+
+def serve_options() -> str:
+    """Return the text of `service.cli.serve.OPTIONS`: the help of each setting, and whether it is a switch."""
+    options = {}
+    for name, setting in Settings.model_fields.items():
+        default = "none" if setting.default in (None, "", ()) else setting.default
+        words = f"{setting.description} (default: {default}; TRUEODDS_{name.upper()})"
+        options[name] = {"help": words, "is_switch": setting.annotation is bool}
+    return json.dumps(options, indent=1) + "\n"
 
 
 def params() -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from trueodds.calibrators.base import FitError, Labels, row_blocks, softmax_over
 from trueodds.calibrators.fitting.kronecker import KroneckerInverse
-from trueodds.calibrators.fitting.newton import minimise
+from trueodds.calibrators.fitting.newton import PRODUCTS, minimise
 from trueodds.sums.inputs import Array
 
 Shape = Literal["scalar", "diagonal", "full"]
@@ -66,6 +66,9 @@ class Multinomial:
         self._guide: type[np.floating] = np.float32 if is_short else np.float64
         self._prior, self._pull_P = 0.0, np.zeros(len(self.start_P))
         self._guiding_N = self._guiding_rows()
+        parameters = len(self.start_P)
+        self._is_kronecker = shape == "full" and parameters >= FEWEST and rows * parameters >= KRONECKER
+        self._products = 0
 
     def shrink(self, prior: float, scale: float) -> None:
         """Add pseudo-rows with this weight per row, labelled by q = softmax(scale x)."""
@@ -128,9 +131,16 @@ class Multinomial:
         self._guiding_N = None
 
     def _inverse(self) -> KroneckerInverse | None:
-        """Return the preconditioner at the last point. None: the diagonal of the Hessian."""
-        parameters = len(self.start_P)
-        if self.shape != "full" or parameters < FEWEST or len(self.x_NC) * parameters < KRONECKER:
+        """Return the preconditioner at the last point. None: the diagonal of the Hessian.
+
+        If one of them needed more products for the last step than a step may take, the other one is next. The diagonal
+        suits a column of another scale that few rows determine.
+        """
+        products, self._products = self._products, 0
+        if self.shape != "full" or len(self.start_P) < FEWEST:
+            return None
+        self._is_kronecker ^= products >= PRODUCTS
+        if not self._is_kronecker:
             return None
         try:
             return KroneckerInverse(self._guides(), self.penalty_P)
@@ -161,6 +171,7 @@ class Multinomial:
         return loss, gradient_P / rows + 2 * penalised_P - self._pull_P
 
     def hessian_times(self, direction_P: Array) -> Array:
+        self._products += 1
         product_P, guide_P = np.zeros_like(direction_P), direction_P.astype(self._guide, copy=False)
         for x_NC, p_NC in self._guides():
             eta_NC = self._forward(guide_P, x_NC)

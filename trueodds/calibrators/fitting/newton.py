@@ -16,6 +16,8 @@ TOLERANCE = 1e-9
 CLOSE = 0.25
 """Share of `TOLERANCE` at which the gradient of a step's quadratic model is small enough."""
 ITERATIONS = 200
+PRODUCTS = 250
+"""Largest number of products with the Hessian for one step."""
 NEAR = 1e-6, 1e-5
 """Largest component of the projected gradient, and largest fall in nats that is left, if the search gets no further."""
 TRUSTED = 0.75
@@ -182,7 +184,7 @@ def _conjugate_gradients(
     energy = first = float(residual_P @ weighted_P)
     # A handful of parameters is solved outright: one bad direction among three is a third of the problem
     enough = min(0.01, max(first, 1e-12)) if len(step_P) > 8 else 1e-20
-    for _ in range(250):
+    for _ in range(PRODUCTS):
         curved_P = np.where(free_P, problem.hessian_times(direction_P), 0.0)
         curvature = float(direction_P @ curved_P)
         if curvature <= 1e-15 * float(direction_P @ (direction_P / np.where(free_P, weight_P, 1.0))):

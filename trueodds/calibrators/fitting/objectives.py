@@ -8,10 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from trueodds.calibrators.base import Labels, Logits, row_blocks
-from trueodds.metrics.binned import ece as binned_ece
-from trueodds.metrics.ranked import mass_bins, rank
 from trueodds.sums.inputs import Array
-from trueodds.sums.sums import CalibrationSums
 
 SURE = 1e-6
 """Smallest number of wrong rows that a net is assumed to expect.
@@ -139,11 +136,16 @@ class Rows:
 
 def ece(confidence_N: Array, correct_N: Array, bins: int) -> float:
     """Compute `metrics.ece` of the top label."""
+    from trueodds.metrics.binned import ece as binned_ece  # here: its modules take a tenth of a second to load
+    from trueodds.sums.sums import CalibrationSums
+
     return binned_ece(CalibrationSums.from_top(confidence_N, correct_N > 0), bins=bins)
 
 
 def adaptive_ece(confidence_N: Array, correct_N: Array, bins: int) -> float:
     """Compute `metrics.adaptive_ece` of the top label, from the confidences themselves."""
+    from trueodds.metrics.ranked import mass_bins, rank
+
     return float(np.abs(mass_bins(rank(confidence_N, correct_N > 0), bins).gap_B).sum() / len(confidence_N))
 
 
