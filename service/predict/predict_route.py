@@ -81,7 +81,7 @@ async def predict(request: Request) -> Response:
     if isinstance(engine, LabelEngine):
         return await answer_labels(request, options, engine, runtime.settings)
     with engine:
-        request.state.version = engine.version.model, engine.version.version
+        request.scope["state"]["version"] = engine.key
         rule = None if options.set is None else rule_of(engine, options.set)
         call, time = await request_body.read_call(request, options, engine.input, runtime.settings)
         result = await engine.predict(call, seconds=time.seconds, left=time.left, is_gone=request.is_disconnected)
@@ -138,7 +138,7 @@ async def answer_labels(request: Request, options: PredictOptions, engine: Label
             message = f"{name} is of exclusive classes, and {engine.key[0]} has independent labels; leave it out"
             raise ServiceError(422, "multi_label", message)
     with engine:
-        request.state.version = engine.key
+        request.scope["state"]["version"] = engine.key
         call, time = await request_body.read_call(request, options, engine.input, settings)
         result = await engine.predict(call, seconds=time.seconds, left=time.left, is_gone=request.is_disconnected)
     large = result.probabilities_NL.size > LARGE_ANSWER
@@ -191,13 +191,14 @@ def rows_of(result: PredictionResult, options: PredictOptions) -> list[Predictio
     rows = result.probabilities_NC.tolist()
     predictions: list[Prediction] = []
     for n, (id_, i, row) in enumerate(zip(result.ids, result.index_N.tolist(), rows, strict=True)):
-        classes = result.classes(n)
+        version = result.version_of(n) if result.repeats else result.version
+        classes = version.classes
         one: Prediction = {"id": id_, "label": classes[i], "index": i, "confidence": row[i]}
         if options.top_k is None:
             one["probabilities"] = row
         else:
             one["top"] = _top(result.probabilities_NC[n], classes, options.top_k)
-        if (positive := result.version_of(n).positive) is not None:
+        if (positive := version.positive) is not None:
             one["positive"] = {"label": positive, "probability": row[classes.index(positive)]}
         if options.logits:
             one["logits"] = result.logits_NC[n].tolist()
