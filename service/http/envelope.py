@@ -40,6 +40,7 @@ class Envelope:
         """Wrap an application. `streamed_types` has, by path, the media types whose bodies may have any size."""
         self._app, self._telemetry, self._settings = app, telemetry, settings
         self._streamed = {path: frozenset(kind.encode() for kind in kinds) for path, kinds in streamed_types.items()}
+        self._kinds = frozenset[bytes]().union(*self._streamed.values())
         # A request id gives access to nothing, so it may be guessable. It only has to be unique.
         self._ids = map(f"{secrets.token_hex(8)}{{:08x}}".format, itertools.count())
 
@@ -56,8 +57,8 @@ class Envelope:
             scope = {**scope, "method": "GET"}
         state = scope.setdefault("state", {})
         state["request_id"] = request_id
-        kinds = self._streamed.get(error_answers.path_of(scope), ())
-        is_streamed = headers.get(b"content-type", b"").partition(b";")[0].strip().lower() in kinds
+        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        is_streamed = kind in self._kinds and kind in self._streamed.get(error_answers.path_of(scope), ())
         cycle = cycle_of(receive)
         arrived = cycle.take_body() if cycle else None
         body = LimitedBody(receive, headers, self._settings, is_streamed=is_streamed, arrived=arrived)

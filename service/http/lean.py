@@ -13,6 +13,8 @@ from typing import Any
 from urllib.parse import unquote
 
 import httptools
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import (
     HEADER_RE,
     HEADER_VALUE_RE,
@@ -67,16 +69,17 @@ class LeanCycle(RequestResponseCycle):
         if self.response_started:
             raise RuntimeError("the answer has begun already")
         self.response_started, self.waiting_for_100_continue = True, False
-        headers = [*self.default_headers, *headers]
-        length, closes, parts = b"", False, [STATUS_LINE[status]]
-        for name, value in headers:
+        length, closes, parts, names, values = b"", False, [STATUS_LINE[status]], list[bytes](), list[bytes]()
+        for name, value in [*self.default_headers, *headers]:
             parts += (name, b": ", value, b"\r\n")
+            names.append(name)
+            values.append(value)
             if name == b"content-length":
                 length = value
             elif name == b"connection":
                 closes = closes or value == b"close"
-        names, values = b"".join(name for name, _ in headers), b"".join(value for _, value in headers)
-        if length != b"%d" % len(body) or HEADER_RE.search(names) or HEADER_VALUE_RE.search(values):
+        wrong = HEADER_RE.search(b"".join(names)) or HEADER_VALUE_RE.search(b"".join(values))
+        if wrong or length != b"%d" % len(body):
             raise RuntimeError(f"the headers do not fit a body of {len(body)} bytes, or are invalid: {headers}")
         if closes:
             self.keep_alive = False
@@ -116,7 +119,11 @@ class LeanHTTP(HttpToolsProtocol):
         except httptools.HttpParserUpgrade:
             self._unsupported_upgrade_warning()
 
+    _in_head = False
+    """Whether a head has begun but is not complete."""
+
     def on_message_begin(self) -> None:
+        self._in_head = True
         self.url, self.headers, self.expect_100_continue = b"", [], False
         self.scope = {
             "type": "http",
@@ -147,6 +154,24 @@ class LeanHTTP(HttpToolsProtocol):
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((cycle, self.app))
+
+    def on_body(self, body: bytes) -> None:
+        if (cycle := self.cycle).response_complete:
+            return
+        cycle.body += body
+        if len(cycle.body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
+        cycle.message_event.set()
+
+    def on_message_complete(self) -> None:
+        if not (cycle := self.cycle).response_complete:
+            cycle.more_body = False
+            cycle.message_event.set()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        task = self.loop.create_task(cycle.run_asgi(app))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
 
     def _finish_answer(self, answer: AnswerTransport) -> None:
         answer.flush()

@@ -57,8 +57,6 @@ class LimitedHTTP(LeanHTTP):
     """Bytes received since the head began or ended, without those of the body."""
     _in_body = False
     """Whether a head is complete but its body is not."""
-    _in_head = False
-    """Whether a head has begun but is not complete."""
     _unanswered = 0
     """Number of requests whose head is complete but whose answer is not."""
     _refusal: ServiceError | None = None
@@ -143,10 +141,6 @@ class LimitedHTTP(LeanHTTP):
             self._watch()
         if self._ending:
             self._end()
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._in_head = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._overhead += FIELD_BYTES

@@ -52,7 +52,7 @@ class FastRoutes:
                     answer = await endpoint(request)
                 except error_answers.ANSWERED as error:
                     answer = await error_answers.answer(request, error)
-                if type(answer) is Response and answer.background is None:
+                if type(answer).__call__ is Response.__call__ and answer.background is None:
                     whole = {"type": WHOLE, "status": answer.status_code, "headers": answer.raw_headers}
                     await send({**whole, "body": answer.body})
                 else:
