@@ -38,16 +38,16 @@ class LimitedBody:
         settings: Settings,
         *,
         is_streamed: bool,
-        arrived: bytes | None = None,
+        whole_body: bytes | None = None,
     ) -> None:
         """Wrap a body. A streamed body is stored as it arrives: it may have any size if it arrives fast enough.
 
-        `arrived` is the whole body if it has arrived already.
+        `whole_body` is the body if all of it has arrived already.
         """
         self._receive, self._is_streamed = receive, is_streamed
         self.limit = sys.maxsize if is_streamed else settings.max_body_bytes
-        self._arrived = arrived
-        if arrived is not None:
+        self._arrived = whole_body
+        if whole_body is not None:
             self.complete = True
             return
         self._most, self._seconds = settings.max_body_bytes, settings.body_seconds

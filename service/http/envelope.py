@@ -61,7 +61,7 @@ class Envelope:
         is_streamed = kind in self._kinds and kind in self._streamed.get(error_answers.path_of(scope), ())
         cycle = cycle_of(receive)
         arrived = cycle.take_body() if cycle else None
-        body = LimitedBody(receive, headers, self._settings, is_streamed=is_streamed, arrived=arrived)
+        body = LimitedBody(receive, headers, self._settings, is_streamed=is_streamed, whole_body=arrived)
         content: Receive = body.receive
         if b"content-encoding" in headers and (arrived or not body.complete):
             content = encodings.decode_body(content, scope, body.limit)

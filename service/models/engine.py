@@ -164,12 +164,12 @@ class Engine(QueuedEngine[Scored, PredictionResult]):
     def _score(self, calls: list[PredictionCall], alone: bool) -> Scored:
         inputs = self.input.join([c.inputs for c in calls])
         now, began = time.time_ns() // 1_000_000, time.perf_counter()
-        tags: list[str | None] = _joined([c.tags for c in calls], calls, len(inputs))
+        tags: list[str | None] = _join_lists([c.tags for c in calls], calls, len(inputs))
         scores = self._model.score(inputs, tags, alone=alone)
         self._telemetry.count_model_batch(time.perf_counter() - began)
         own = any(c.ids for c in calls)
         ids = [i for c in calls for i in c.ids or new_ids(len(c), now)] if own else new_ids(len(inputs), now)
-        given: list[float | None] = _joined([c.propensities for c in calls], calls, len(inputs))
+        given: list[float | None] = _join_lists([c.propensities for c in calls], calls, len(inputs))
         batch = PredictionBatch(
             model=self.version.model,
             version=self.version.version,
@@ -228,7 +228,7 @@ class Engine(QueuedEngine[Scored, PredictionResult]):
         return settled
 
 
-def _joined(lists: list[list[Value | None] | None], calls: list[PredictionCall], rows: int) -> list[Value | None]:
+def _join_lists(lists: list[list[Value | None] | None], calls: list[PredictionCall], rows: int) -> list[Value | None]:
     """Join the lists of calls, each with one entry per input. A call without a list has None for each input."""
     if not any(lists):
         return [None] * rows
