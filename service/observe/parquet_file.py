@@ -113,8 +113,8 @@ def _check_types(schema: pyarrow.Schema, cells: Sequence[str], lists: Sequence[s
     for field in schema:
         if field.name == sets and sets in cells:
             allowed = "lists of texts, or lists in JSON as text"
-            sound = _is_text(field.type) or (_is_list(field.type) and _is_text(field.type.value_type))
-            sound = sound or types.is_null(field.type)
+            kind = field.type.value_type if _is_list(field.type) else field.type
+            sound = _is_text(kind) or types.is_null(kind)  # lists of nulls: all sets are empty
         elif field.name in cells:
             allowed, sound = "a text, a number or a time", _is_cell(field.type)
         elif field.name in lists:
@@ -200,6 +200,8 @@ def _cells(column: pyarrow.Array) -> list[Any]:
 
 def _texts(column: pyarrow.Array) -> TextColumn:
     """Return the texts of a column. A text that is too long or not UTF-8 becomes a problem of its rows."""
+    if types.is_null(column.type):
+        return TextColumn([], np.full(len(column), -1, np.int32))
     if types.is_dictionary(column.type):
         used, at_N = np.unique(column.indices.fill_null(-1).to_numpy().astype(np.int32), return_inverse=True)
         if len(used) and used[0] == -1:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
+from trueodds.files import FileError
 from trueodds.inputs import columns, table
 from trueodds.inputs.errors import InputError
 from trueodds.inputs.table import escape, unescape
@@ -64,3 +67,16 @@ def test_a_written_table_runs_nothing_in_a_spreadsheet(tmp_path: Path) -> None:
     assert (tmp_path / "a.csv").read_bytes() == b'name,\'@x\r\n\'=1+1,-1.5\r\n"two, ""2""",\r\n'
     found = columns.read(tmp_path / "a.csv", ["@x"], ["name"])
     assert found.texts["name"].as_list() == ["=1+1", 'two, "2"'] and found.numbers["@x"][0] == -1.5
+
+
+@pytest.mark.parametrize("kind", [pyarrow.list_(pyarrow.string()), pyarrow.list_(pyarrow.string(), 2)])
+def test_lists_of_parquet_are_cells_in_json(kind: Any, tmp_path: Path) -> None:
+    parquet.write_table(pyarrow.table({"set": pyarrow.array([["a", "b"], None], kind)}), tmp_path / "a.parquet")
+    assert columns.read(tmp_path / "a.parquet", (), ["set"]).texts["set"].as_list() == ['["a", "b"]', ""]
+
+
+@pytest.mark.parametrize("cells", [[{"x": 1}], [[b"x"]]])
+def test_other_nested_columns_of_parquet_are_refused(cells: list[Any], tmp_path: Path) -> None:
+    parquet.write_table(pyarrow.table({"tag": cells}), tmp_path / "a.parquet")
+    with pytest.raises(FileError, match=r"'tag' holds .*; allowed are texts, numbers, times, and lists of texts"):
+        columns.read(tmp_path / "a.parquet", (), ["tag"])

@@ -374,6 +374,17 @@ def test_limits_of_almost_equal_weights_are_those_of_clopper_and_pearson(hits: i
     assert weighted_share(hit_L, np.ones(count))[1:] == pytest.approx(tuple(map(float, binomial_interval(hits, count))))
 
 
+@pytest.mark.parametrize(
+    ("hits", "weights"), [([1], [1e-300]), ([1, 0, 1, 1], [1, 1e-300, 0.5, 0.2]), ([1, 0], [5e-324] * 2)]
+)
+def test_weights_whose_squares_underflow_tell_nothing(hits: list[int], weights: list[float]) -> None:
+    """An answer of propensity 1 beside others of 1e-300 changes no limit."""
+    _, lower, upper = weighted_share(np.array(hits, np.bool_), np.array(weights))
+    heavy_L = np.array(weights) > 0.1
+    _, without, _ = weighted_share(np.array(hits, np.bool_)[heavy_L], np.array(weights)[heavy_L])
+    assert lower == pytest.approx(without, abs=1e-6) and upper == pytest.approx(1)
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.floats(1e-6, 1)), min_size=1, max_size=30), st.floats(0.01, 0.999))
 def test_weighted_shares_lie_between_their_limits(rows: list[tuple[bool, float]], level: float) -> None:

@@ -289,6 +289,17 @@ def test_bad_sets_of_a_table_are_refused_by_row(client: Client) -> None:
     assert refused.status_code == 422 and "expected lists of texts, or lists in JSON as text" in refused.text
 
 
+def test_a_file_whose_sets_are_all_empty(client: Client) -> None:
+    """Arrow has no type for the members of such lists."""
+    columns = {"id": ["e0", "e1", "e2"], **{name: [1 / 3] * 3 for name in CLASSES}}
+    assert bulk(client, parquet_of({**columns, "set": pa.array([[], [], []])}), PARQUET)["stored"] == 3
+    assert [client.get(f"/predictions/e{n}").json()["set"] for n in range(3)] == [[]] * 3
+    nulls = bulk(
+        client, parquet_of({**columns, "id": ["n0", "n1", "n2"], "set": pa.array([[], [None], None])}), PARQUET
+    )
+    assert (nulls["stored"], nulls["failed"]) == (1, 2)
+
+
 def test_a_column_of_numbers_may_be_a_class_named_set(client: Client) -> None:
     whose: dict[str, Any] = {"model": "names", "version": "1", "classes": "set,no", "set_level": None, "set_rows": None}
     assert bulk(client, "id,set,no\na,0.7,0.3\n", CSV, **whose)["stored"] == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -285,9 +285,8 @@ def _read_parquet(path: Path, numbers: Sequence[str], texts: Sequence[str]) -> t
         if types.is_temporal(column.type):
             columns[name] = column.to_numpy()
             continue
-        if types.is_list(column.type) or types.is_large_list(column.type):
-            cells = [None if value is None else json.dumps(value, ensure_ascii=False) for value in column.to_pylist()]
-            columns[name] = np.array(cells, object)
+        if types.is_nested(column.type):
+            columns[name] = np.array(_list_cells(path, name, column), object)
             continue
         coded = column.dictionary_encode().unify_dictionaries()
         codes = [np.asarray(chunk.indices.fill_null(-1)) for chunk in coded.chunks]
@@ -296,6 +295,18 @@ def _read_parquet(path: Path, numbers: Sequence[str], texts: Sequence[str]) -> t
         # "" is added only if a cell is empty. Otherwise it would be a predicted class, which an empty label would name.
         columns[name] = Texts.of([*distinct, None] if (code_N < 0).any() else distinct, code_N)
     return values, columns
+
+
+def _list_cells(path: Path, name: str, column: Any) -> list[str | None]:
+    """Return lists of texts or numbers in JSON."""
+    from pyarrow import types
+
+    kind = column.type
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        with suppress(TypeError):  # bytes, or times
+            return [None if value is None else json.dumps(value, ensure_ascii=False) for value in column.to_pylist()]
+    problem = f"{path}: the column {name!r} holds {short(str(kind))}"
+    raise FileError(f"{problem}; allowed are texts, numbers, times, and lists of texts or numbers: write it as text")
 
 
 def _number_cells(values: Sequence[Any]) -> tuple[list[str], Sequence[int]]:

@@ -13,6 +13,7 @@ from typing import Any
 from service.store.label_rules import LabelChange
 from service.store.rows import LabelSelection, VoidCounts, Voiding
 from service.store.work import maturing, states
+from service.store.work.labelling import label_queue
 from service.store.work.labels import candidates_in, move_labels, nullable
 from service.store.work.maturing import GIVEN, GivenLabel
 from service.store.work.scoring import score
@@ -122,6 +123,7 @@ def block(
     if dry_run or not plan.counts.labels:
         return plan.counts
     yield from _write(version, plan, cache)
+    yield label_queue.reopen(version, [id_ for id_, _ in plan.removals])
     if plan.first is not None:
         yield from _restart(version, restart, plan.first)
     yield record_voiding(version, replace(voiding, counts=plan.counts))

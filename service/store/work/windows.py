@@ -14,6 +14,7 @@ from typing import NamedTuple
 from service.store.label_rules import LabelCandidate, LabelChange
 from service.store.rows import VoidCounts, Voiding
 from service.store.work import maturing
+from service.store.work.labelling import label_queue
 from service.store.work.labels import Arrival, candidates_in, write_changes
 from service.store.work.maturing import GIVEN, GivenLabel
 from service.store.work.statements import Insert, Query, Work, lock_of
@@ -107,11 +108,12 @@ def void(version: int, what: Voiding, *, dry_run: bool) -> Work[VoidCounts]:
         yield lock_of(version)
     where, arguments = condition(what.selection, "early", "early.given_ms", 2)
     rows = yield Query(f"SELECT DISTINCT prediction FROM early WHERE version = $1 AND {where}", (version, *arguments))
-    counts = VoidCounts()
-    for given in (yield from maturing.given_labels("early", version, [id_ for (id_,) in rows])).values():
-        counts += _void_counts(given, what)
+    given = yield from maturing.given_labels("early", version, [id_ for (id_,) in rows])
+    of_ids = {id_: _void_counts(entries, what) for id_, entries in given.items()}
+    counts = sum(of_ids.values(), VoidCounts())
     if not dry_run and counts.labels:
         yield Query(f"DELETE FROM early WHERE version = $1 AND {where}", (version, *arguments))
+        yield label_queue.reopen(version, [id_ for id_, one in of_ids.items() if one.removed])
         yield record_voiding(version, replace(what, counts=counts))
     return counts
 

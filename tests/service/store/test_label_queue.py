@@ -12,7 +12,7 @@ import pytest
 from service.store import Store, StoreError, open_store
 from service.store import upgrade_store as upgrade
 from service.store.queue_rows import LabelDraw, OverlapError, QueueCounts
-from service.store.rows import Label
+from service.store.rows import Label, LabelSelection, Voiding
 from service.store.work.statements import Query, Work
 from tests.service.store import older
 from tests.service.store.conftest import opened
@@ -82,6 +82,27 @@ async def test_leases_end_and_two_people_get_different_answers(store: Store) -> 
     assert [one.id for one in await store.lease_answers("m", "v1", "Ada", START + 500, 9)] == []
     assert await store.read_queue_ids("m", "v1", [*ids, "a\0b"]) == {ids[5], ids[2], ids[7]}
     assert await store.read_leases("m", "v1", "A\0da", START + 150, 9) == []
+
+
+async def closed_by(store: Store) -> list[tuple[str, int]]:
+    return [(one.who, one.at_ms - START) for one in await store.read_closed_answers("m", "v1", 9)]
+
+
+async def test_the_first_person_stays_the_one_who_labelled_until_the_label_is_voided(store: Store) -> None:
+    (id_, *_), now = await filled(store), [START]
+    store._clock = lambda: now[0]
+    await store.put_label_draw("m", "v1", DRAW, [(id_, 0.5)])
+    await store.close_answers("m", "v1", [id_], "Eve", is_skip=True)
+    for now[0], who in ((START + 5, "Ada"), (START + 9, "Bo")):  # Bo sends the same label again
+        await store.put_labels([Label(id_, 0)])
+        await store.close_answers("m", "v1", [id_], who, is_skip=False)
+        assert await closed_by(store) == [("Ada", 5)]
+    await store.void_labels(Voiding(LabelSelection(since_ms=0), START, "Eve", "wrong file"), {})
+    assert await closed_by(store) == []
+    await store.put_labels([Label(id_, 0)])
+    assert await closed_by(store) == []  # nobody knows who sent it
+    await store.close_answers("m", "v1", [id_], "Bo", is_skip=False)
+    assert await closed_by(store) == [("Bo", 9)]
 
 
 async def test_counts_follow_labels_from_anywhere(store: Store) -> None:

@@ -19,6 +19,8 @@ SMALLEST = 1e-12
 """Distance of the search from the ends of an interval."""
 PRECISE = 1e-9
 """Largest error of a limit."""
+LEAST = 1e-60
+"""Smaller weights, whose squares would underflow, are raised to it. The limits change by less than `PRECISE`."""
 
 
 def weighted_share(
@@ -70,9 +72,11 @@ def weighted_share(
 
 def _by_weight(weight_L: Array) -> tuple[Array, Array]:
     """Return the weights of rows in steps of 1%, and the number of rows of each."""
-    _, code_L = np.unique(np.round(np.log(weight_L) * STEPS), return_inverse=True)
-    count_W = np.bincount(code_L).astype(np.float64)
-    return np.bincount(code_L, weights=weight_L) / np.maximum(count_W, 1), count_W
+    weight_L = np.maximum(weight_L, LEAST)
+    code_L = np.rint(np.log(weight_L) * -STEPS).astype(np.intp)  # 0 to 13,816; np.unique would sort the rows
+    count_C, sum_C = np.bincount(code_L), np.bincount(code_L, weights=weight_L)
+    count_W = count_C[count_C > 0].astype(np.float64)
+    return sum_C[count_C > 0] / count_W, count_W
 
 
 def _upper(hits: tuple[Array, Array], misses: tuple[Array, Array], q: float) -> float:

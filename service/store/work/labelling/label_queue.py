@@ -132,13 +132,23 @@ def ids_of(version: int, ids: list[str]) -> Work[set[str]]:
 def close(version: int, ids: list[str], who: str, at_ms: int, *, is_skip: bool) -> Work[None]:
     """Record who has labelled or skipped drawn answers, and when, and end their leases.
 
-    Skipping an answer that has a label has no effect.
+    Skipping an answer that has a label has no effect. Nor has a second label: a label that is not the stored one is
+    refused before, so the first person stays.
     """
-    unlabelled = f" AND NOT {_LABELLED.format(**_OF_CLOSED)} AND NOT {_EARLY.format(**_OF_CLOSED)}" if is_skip else ""
+    unlabelled = f" AND NOT {_LABELLED.format(**_OF_CLOSED)} AND NOT {_EARLY.format(**_OF_CLOSED)}"
+    open_ = unlabelled if is_skip else " AND (at_ms IS NULL OR skipped = 1)"
     yield ExecuteMany(
         "UPDATE label_queue SET skipped = $3, who = $4, at_ms = $5, leased_to = NULL, lease_until_ms = NULL"
-        f" WHERE version = $1 AND prediction = $2{unlabelled}",
+        f" WHERE version = $1 AND prediction = $2{open_}",
         [(version, id_, int(is_skip), who, at_ms) for id_ in ids],
+    )
+
+
+def reopen(version: int, ids: list[str]) -> Query:
+    """Return the statement that forgets who labelled answers whose labels are voided. Skipped answers stay skipped."""
+    return Query(
+        "UPDATE label_queue SET who = NULL, at_ms = NULL WHERE version = $1 AND prediction = ANY($2) AND skipped = 0",
+        (version, ids),
     )
 
 
