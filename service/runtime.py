@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Sequence
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from fastapi import Request
 
@@ -149,7 +149,8 @@ class Runtime:
 
 def runtime_of(request: Request) -> Runtime:
     """Return the runtime of the application that handles a request."""
-    return cast(Runtime, request.app.state.runtime)
+    runtime: Runtime = request.scope["app"].state.runtime
+    return runtime
 
 
 def _require_open(part: T | None) -> T:

@@ -42,6 +42,8 @@ from trueodds.processes import privacy
 RESULT = RESULTS / "serving_layers.json"
 STORED = Variant("mosec, stored", {"BATCH": "16", "WAIT_MS": "1", "WORKERS": "2"})
 CONNECTIONS = 32
+FEWER = (1, 8)
+"""Other numbers of connections, which are measured without layers."""
 LAYERS = (
     ("net", ("onnxruntime/", "service/models/engine", "common.py:probabilities", "common.py:logits")),
     ("PNG", ("PIL/", "pyspng", "simplejpeg", "service/infer/", "trueodds/inputs/", "common.py:image", "common.py:row")),
@@ -137,10 +139,10 @@ def seconds_of(pid: int) -> dict[tuple[str, str], float]:
     return found
 
 
-def turn(server: Running, body: Path, seconds: float) -> dict[str, Any]:
+def turn(server: Running, body: Path, seconds: float, connections: int = CONNECTIONS) -> dict[str, Any]:
     """Load a server, and return requests per second and microseconds of the processors for an answer."""
     before = seconds_of(server.pid)
-    found = load.wrk(server.url(body.stem), body, CONNECTIONS, seconds)
+    found = load.wrk(server.url(body.stem), body, connections, seconds)
     after = seconds_of(server.pid)
     if found.failed or not found.requests:
         raise load.LoadError(f"{server.server} failed {found.failed} of {found.requests} requests")
@@ -148,6 +150,31 @@ def turn(server: Running, body: Path, seconds: float) -> dict[str, Any]:
     kinds = {kind: sum(us for (of, _), us in spent.items() if of == kind) for kind in KINDS}
     threads = {thread: us for (kind, thread), us in spent.items() if kind != "front_us"}
     return {"rps": found.rps, "p99_ms": found.p99_ms, "all_us": sum(spent.values()), **kinds, "threads": threads}
+
+
+@contextlib.contextmanager
+def alone(server: Running, running: list[Running]) -> Iterator[None]:
+    """Give the other servers no processor time during the block."""
+    with contextlib.ExitStack() as stack:
+        for other in running:
+            if other is not server:
+                stack.enter_context(load.stopped(other.pid))
+        yield
+
+
+def few_turns(
+    running: list[Running], body: Path, options: argparse.Namespace, connections: int
+) -> dict[str, dict[str, float]]:
+    """Load the servers in turns. Return the medians of each server's processor time of an answer, and of its p99."""
+    turns: dict[str, list[dict[str, Any]]] = {server.server: [] for server in running}
+    for _ in range(options.turns):
+        for server in running:
+            with alone(server, running):
+                turns[server.server].append(turn(server, body, options.seconds, connections))
+    keys = "all_us", "p99_ms"
+    return {
+        name: {key: round(statistics.median(one[key] for one in own), 2) for key in keys} for name, own in turns.items()
+    }
 
 
 def samples(server: Running, body: Path, spy: Path, seconds: float, scratch: Path) -> dict[str, dict[str, float]]:
@@ -218,10 +245,7 @@ def measure(net: str, options: argparse.Namespace, folder: Path) -> dict[str, An
         shares_of: dict[str, dict[str, dict[str, float]]] = {}
         for k in range(options.turns + 2):
             for server in running:
-                with contextlib.ExitStack() as others:
-                    for other in running:
-                        if other is not server:
-                            others.enter_context(load.stopped(other.pid))
+                with alone(server, running):
                     if k == options.turns + 1:
                         spy = options.peers.parent / "py-spy"
                         shares_of[server.server] = samples(server, body, spy, options.seconds, folder)
@@ -230,6 +254,7 @@ def measure(net: str, options: argparse.Namespace, folder: Path) -> dict[str, An
                     if k:  # the first turn warms up
                         turns[server.server].append(found)
         batches = {server.server: round(batch_size(server), 1) for server in running}
+        fewer = {connections: few_turns(running, body, options, connections) for connections in FEWER}
     medians = {
         name: {key: round(statistics.median(one[key] for one in own), 2) for key in own[0] if key != "threads"}
         for name, own in turns.items()
@@ -240,7 +265,7 @@ def measure(net: str, options: argparse.Namespace, folder: Path) -> dict[str, An
         every = dict.fromkeys(layer for one in of_turns for layer in one)
         times[name] = {layer: round(statistics.median(one.get(layer, 0.0) for one in of_turns), 2) for layer in every}
     known = {name: size for name, size in batches.items() if not math.isnan(size)}
-    return {"medians": medians, "layers": times, "batch_sizes": known, "turns": turns}
+    return {"medians": medians, "fewer": fewer, "layers": times, "batch_sizes": known, "turns": turns}
 
 
 FRONT = ("HTTP and JSON of the service", "HTTP of uvicorn", "event loop in C and sockets")
@@ -268,7 +293,18 @@ def _of_net(net: str, found: dict[str, Any]) -> str:
     rows.append(["slowest hundredth (p99)", *(f"{medians[name]['p99_ms']:.0f} ms" for name in names)])
     rows.append(["answers in a batch", *(f"{sizes[name]:.1f}" if name in sizes else "" for name in names)])
     table = "\n".join(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in rows)
-    return f"{table}\n\n{_conclusion(medians[OURS.server], medians[names[-1]], layers[OURS.server])}"
+    conclusion = _conclusion(medians[OURS.server], medians[names[-1]], layers[OURS.server])
+    return f"{table}\n\n{conclusion} {_with_fewer(found['fewer'], names[-1])}"
+
+
+def _with_fewer(fewer: dict[str, dict[str, dict[str, float]]], peer: str) -> str:
+    """Return the ratios of the servers with fewer connections."""
+    parts = []
+    for connections, of_servers in fewer.items():
+        ours, theirs = of_servers[OURS.server], of_servers[peer]
+        ratio, times = theirs["all_us"] / ours["all_us"], f"p99 {ours['p99_ms']:.0f} and {theirs['p99_ms']:.0f} ms"
+        parts.append(f"{ratio:.2f} times with {connections} ({times})")
+    return f"With fewer connections it gives {' and '.join(parts)}."
 
 
 def _conclusion(ours: dict[str, float], peer: dict[str, float], times: dict[str, float]) -> str:

@@ -8,10 +8,11 @@ import signal
 import socket
 from pathlib import Path
 
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 from uvicorn.supervisors import multiprocess
 
 from service.http.connections import ConnectionLimits
+from service.http.routing import direct
 from service.http.server import Config, Server, narrow
 from service.settings import Settings
 from service.store import open_store
@@ -92,7 +93,7 @@ def serve_alone(settings: Settings, listening: socket.socket) -> int:
     with collector_pause():
         from service.app import create_app
 
-    server = AnnouncingServer(_config(create_app(settings), settings), _url(listening), settings.url_file)
+    server = AnnouncingServer(_config(direct(create_app(settings)), settings), _url(listening), settings.url_file)
     server.run(sockets=[listening])
     return 0 if server.started else 1
 
@@ -112,7 +113,7 @@ def serve_many(settings: Settings, options: dict[str, str], listening: socket.so
     return 0 if workers.started else 1
 
 
-def worker_app() -> FastAPI:
+def worker_app() -> ASGIApp:
     """Create the app of one worker. The worker ends when its parent dies; otherwise it would keep the port."""
     with collector_pause():
         from service.app import create_app
@@ -124,15 +125,16 @@ def worker_app() -> FastAPI:
     worker_files.sign_in(folder)
     if parent := multiprocessing.parent_process():
         binding.die_with_parent(signal.SIGTERM, parent.pid or 0)
-    return create_app()
+    return direct(create_app())
 
 
-def _config(app: FastAPI | str, settings: Settings) -> Config:
+def _config(app: ASGIApp | str, settings: Settings) -> Config:
     return Config(
         app,
         limits=ConnectionLimits.of(settings),
         factory=app == APP,
         ws="none",
+        interface="asgi3",
         workers=settings.workers,
         log_level="warning",
         access_log=False,

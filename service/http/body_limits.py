@@ -20,6 +20,8 @@ DRAIN_FACTOR = 4
 Otherwise a client that is busy sending would see a broken connection instead of the answer.
 """
 DRAIN_SECONDS = 5.0
+BODY = "body"
+"""Key of a request's `LimitedBody` in the scope's state, while its content is not encoded."""
 
 T = TypeVar("T")
 Headers = dict[bytes, bytes]
@@ -29,10 +31,25 @@ Headers = dict[bytes, bytes]
 class LimitedBody:
     """Body of a request, limited in size and speed by the settings."""
 
-    def __init__(self, receive: Receive, headers: Headers, settings: Settings, *, is_streamed: bool) -> None:
-        """Wrap a body. A streamed body is stored as it arrives: it may have any size if it arrives fast enough."""
+    def __init__(
+        self,
+        receive: Receive,
+        headers: Headers,
+        settings: Settings,
+        *,
+        is_streamed: bool,
+        whole_body: bytes | None = None,
+    ) -> None:
+        """Wrap a body. A streamed body is stored as it arrives: it may have any size if it arrives fast enough.
+
+        `whole_body` is the body if all of it has arrived already.
+        """
         self._receive, self._is_streamed = receive, is_streamed
         self.limit = sys.maxsize if is_streamed else settings.max_body_bytes
+        self._arrived = whole_body
+        if whole_body is not None:
+            self.complete = True
+            return
         self._most, self._seconds = settings.max_body_bytes, settings.body_seconds
         self._deadline = time.monotonic() + self._seconds
         self._rate, self._waited, self._before = settings.body_rate, 0.0, 0
@@ -44,12 +61,26 @@ class LimitedBody:
         self.complete = self._announced == 0 or (self._announced is None and b"transfer-encoding" not in headers)
         """Whether the whole body has arrived."""
 
+    def take(self) -> bytes | None:
+        """Return the whole body if it has arrived already and nobody has received it, else None.
+
+        Raises:
+            ServiceError: 413 if it exceeds the limit.
+        """
+        if (body := self._arrived) is not None:
+            if len(body) > self.limit:
+                raise too_large("has", self.limit)
+            self._arrived = None
+        return body
+
     async def receive(self) -> Message:
         """Return the next message.
 
         Raises:
             ServiceError: 413 once the received or announced size exceeds the limit; 408 if the body takes too long.
         """
+        if self._arrived is not None:
+            return {"type": "http.request", "body": self.take(), "more_body": False}
         if self.complete:
             return await self._next()
         if self._announced is not None and self._announced > self.limit:

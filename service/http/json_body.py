@@ -14,6 +14,7 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from service.errors import ServiceError
+from service.http.body_limits import BODY, LimitedBody
 from service.http.json_names import repeated_name
 
 JSON = "application/json"
@@ -34,7 +35,11 @@ _parser = ThreadPoolExecutor(1, "parse-huge")
 
 def media_type(request: Request) -> str:
     """Return the Content-Type header without its parameters, in lower case; "" if it is missing."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    for name, value in request.scope["headers"]:
+        if name == b"content-type":
+            sent: str = value.decode("latin-1")
+            return sent if sent == JSON else sent.partition(";")[0].strip().lower()
+    return ""
 
 
 def unsupported_type(request: Request, allowed_types: str) -> ServiceError:
@@ -52,6 +57,9 @@ async def read(request: Request) -> bytes:
     Raises:
         ClientDisconnect: The client disconnected before the body was complete.
     """
+    body: LimitedBody | None = request.scope["state"].get(BODY)
+    if body is not None and (arrived := body.take()) is not None:
+        return arrived
     parts: list[bytes] = []
     while True:
         message = await request.receive()

@@ -62,7 +62,7 @@ class ApiKeys:
 
 def check(request: Request, role: Role) -> None:
     """Check the key of a request; see `ApiKeys.check`."""
-    keys: ApiKeys = request.app.state.keys
+    keys: ApiKeys = request.scope["app"].state.keys
     if keys.is_open(role):
         return
     scheme, _, sent = request.headers.get("authorization", "").partition(" ")

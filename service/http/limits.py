@@ -17,11 +17,12 @@ from typing import Any
 
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from service.errors import ServiceError
 from service.http.connections import ANSWERED_EXCESS, LOST, ConnectionLimits, ConnectionsState, too_many
-from service.http.transport import AnswerTransport, Flow, ReadWatch, closing_answer, unread
+from service.http.lean import LeanHTTP
+from service.http.transport import Flow, ReadWatch, closing_answer, unread
 from service.telemetry.metrics import Lost
 
 HEAD_BYTES = 64 * 1024
@@ -40,7 +41,7 @@ A connection that is closed while the client sends is reset, and the client may 
 """
 
 
-class LimitedHTTP(HttpToolsProtocol):
+class LimitedHTTP(LeanHTTP):
     """Protocol that answers 408 to a head that does not end, 431 to one that is too large, and 400 to other protocols.
 
     Earlier requests on the same connection are answered first; then the connection is closed. Bodies have limits of
@@ -56,8 +57,6 @@ class LimitedHTTP(HttpToolsProtocol):
     """Bytes received since the head began or ended, without those of the body."""
     _in_body = False
     """Whether a head is complete but its body is not."""
-    _in_head = False
-    """Whether a head has begun but is not complete."""
     _unanswered = 0
     """Number of requests whose head is complete but whose answer is not."""
     _refusal: ServiceError | None = None
@@ -98,6 +97,7 @@ class LimitedHTTP(HttpToolsProtocol):
         self.server_state.addresses.leave(self._host)
         self._held = memoryview(b"")
         self._forget()
+        self._unset_keepalive_if_required()
         self._taking.end()
         if self._running is None:
             return
@@ -142,13 +142,12 @@ class LimitedHTTP(HttpToolsProtocol):
         if self._ending:
             self._end()
 
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._in_head = True
-
     def on_header(self, name: bytes, value: bytes) -> None:
         self._overhead += FIELD_BYTES
-        super().on_header(name, value)
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         # The exact size is computed only near the limit, because it is slow. Received bytes may include part of the
@@ -158,9 +157,6 @@ class LimitedHTTP(HttpToolsProtocol):
             self._refuse(error)
             raise error  # stops the parser
         super().on_headers_complete()
-        answer = AnswerTransport(self.transport)
-        self.cycle.transport = answer  # type: ignore[assignment]
-        self.cycle.on_response = partial(self._finish_answer, answer)
         self._overhead, self._in_head, self._in_body = 0, False, True
         self._unanswered += 1
         self.headers = []  # trailers are not headers of the request, which is already being answered
@@ -186,10 +182,6 @@ class LimitedHTTP(HttpToolsProtocol):
         if not self.transport.is_closing():
             self._running = cycle
             super()._start_asgi_task(cycle, app)
-
-    def _finish_answer(self, answer: AnswerTransport) -> None:
-        answer.flush()
-        self.on_response_complete()
 
     def on_response_complete(self) -> None:
         self._unanswered -= 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from re import Pattern
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -17,6 +17,9 @@ from service.http import error_answers
 Endpoint = Callable[..., Awaitable[Response]]
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that only read."""
+START = "http.response.start"
+WHOLE = "trueodds.response"
+"""Type of our own message with status, headers and body. `Envelope` sends it at once, or as ASGI's two messages."""
 
 
 class FastRoutes:
@@ -30,13 +33,31 @@ class FastRoutes:
     def __init__(self, app: ASGIApp, routes: Sequence[BaseRoute]) -> None:
         self._app = app
         self._routes: dict[str, list[tuple[Pattern[str], APIRoute, Endpoint]]] = {}
+        self._plain: dict[tuple[str, str], tuple[APIRoute, Endpoint]] = {}
+        """Routes without path parameters, by method and path."""
         for route in routes:
             assert isinstance(route, APIRoute)
             for method in route.methods or ():
-                self._routes.setdefault(method, []).append((route.path_regex, route, route.endpoint))
+                if "{" in route.path:
+                    self._routes.setdefault(method, []).append((route.path_regex, route, route.endpoint))
+                else:
+                    self._plain[method, route.path] = route, route.endpoint
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
+            if plain := self._plain.get((scope["method"], scope["path"])):
+                scope["route"], endpoint = plain
+                request = Request(scope, receive)
+                try:
+                    answer = await endpoint(request)
+                except error_answers.ANSWERED as error:
+                    answer = await error_answers.answer(request, error)
+                if type(answer).__call__ is Response.__call__ and answer.background is None:
+                    whole = {"type": WHOLE, "status": answer.status_code, "headers": answer.raw_headers}
+                    await send({**whole, "body": answer.body})
+                else:
+                    await answer(scope, receive, send)
+                return
             for pattern, route, endpoint in self._routes.get(scope["method"], ()):
                 if match := pattern.match(scope["path"]):
                     scope["route"] = route
@@ -52,6 +73,20 @@ async def _answer(endpoint: Endpoint, request: Request, parameters: dict[str, st
         return await endpoint(request, **parameters)
     except error_answers.ANSWERED as error:
         return await error_answers.answer(request, error)
+
+
+def direct(app: FastAPI) -> ASGIApp:
+    """Return an application's layers without those around them, which only set `scope["app"]` in the service."""
+    layers = app.middleware_stack
+    assert layers is not None
+
+    def enter(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if scope["type"] != "http":
+            return app(scope, receive, send)
+        scope["app"] = app
+        return layers(scope, receive, send)
+
+    return enter
 
 
 class ReadOnly:

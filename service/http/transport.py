@@ -104,6 +104,15 @@ class AnswerTransport:
             self.flush()
             self._write(data)
 
+    def write_answer(self, head: bytes, body: bytes) -> None:
+        """Write a whole answer."""
+        self._head = b""
+        if len(body) < JOINED_BYTES:
+            self._write(head + body)
+        else:
+            self._write(head)
+            self._write(body)
+
     def flush(self) -> None:
         """Write a head without a body."""
         if self._head:

@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 Gone = Callable[[], Awaitable[bool]]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class QueuedRequest(Generic[Call, Result]):
     """Call in the queue, and the future of its caller."""
 

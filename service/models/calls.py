@@ -21,7 +21,7 @@ MOST_LISTED = 20
 Versions = Callable[[str], Awaitable[Version]]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class PredictionCall:
     """Inputs of one call with the caller's details. Each list has one entry per input."""
 
@@ -73,6 +73,8 @@ class PredictionResult:
     @property
     def has_groups(self) -> bool:
         """Whether the calibrator of some answer reads the tags."""
+        if not self.repeats:
+            return bool(self.version.calibrator.known_groups)
         return any(version.calibrator.known_groups for version in (self.version, *self.repeats.values()))
 
     @property

@@ -27,6 +27,7 @@ from trueodds.inputs import InputKind
 Scored = tuple[PredictionBatch, list[PredictionCall]]
 Work = TypeVar("Work")
 Result = TypeVar("Result")
+Value = TypeVar("Value", str, float)
 Find = Callable[[str, str], Awaitable[Version]]
 """Finder of the version that gave stored answers, by model and version."""
 
@@ -163,19 +164,19 @@ class Engine(QueuedEngine[Scored, PredictionResult]):
     def _score(self, calls: list[PredictionCall], alone: bool) -> Scored:
         inputs = self.input.join([c.inputs for c in calls])
         now, began = time.time_ns() // 1_000_000, time.perf_counter()
-        tags: list[str | None] = [t for c in calls for t in c.tags or [None] * len(c)]
+        tags: list[str | None] = _join_lists([c.tags for c in calls], calls, len(inputs))
         scores = self._model.score(inputs, tags, alone=alone)
         self._telemetry.count_model_batch(time.perf_counter() - began)
         own = any(c.ids for c in calls)
         ids = [i for c in calls for i in c.ids or new_ids(len(c), now)] if own else new_ids(len(inputs), now)
-        given: list[float | None] = [p for c in calls for p in c.propensities or [None] * len(c)]
+        given: list[float | None] = _join_lists([c.propensities for c in calls], calls, len(inputs))
         batch = PredictionBatch(
             model=self.version.model,
             version=self.version.version,
             created_ms_N=np.full(len(inputs), now),
             ids=ids,
             request_ids=[c.request_id for c in calls for _ in range(len(c))],
-            digests=[d for c in calls for d in c.digests(self.input)],
+            digests=[d for c in calls for d in c.digests(self.input)] if own else [None] * len(inputs),
             tags=tags,
             propensities=propensities(self.version.act_alone, self.audit_share, scores.confidence_N, tags, given),
             **vars(scores),
@@ -225,3 +226,10 @@ class Engine(QueuedEngine[Scored, PredictionResult]):
             except Exception as error:  # concerns this request only; the answers of all are stored
                 settled.append(error)
         return settled
+
+
+def _join_lists(lists: list[list[Value | None] | None], calls: list[PredictionCall], rows: int) -> list[Value | None]:
+    """Join the lists of calls, each with one entry per input. A call without a list has None for each input."""
+    if not any(lists):
+        return [None] * rows
+    return [value for own, call in zip(lists, calls, strict=True) for value in own or [None] * len(call)]

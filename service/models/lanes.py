@@ -47,6 +47,8 @@ class Lanes(Batcher[Call, Scored, Result]):
         """Number of busy lanes; all of them while one batch has all cores."""
         self._scoring = 0
         """Number of inputs that they score."""
+        self._sleeping = 0
+        """Number of threads that wait for work. Without one, there is nobody to notify."""
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -62,7 +64,8 @@ class Lanes(Batcher[Call, Scored, Result]):
             await asyncio.to_thread(thread.join)
 
     def _offer(self) -> None:
-        self._changed.notify()
+        if self._sleeping:
+            self._changed.notify()
 
     def _serve(self) -> None:
         while taken := self._take():
@@ -91,7 +94,9 @@ class Lanes(Batcher[Call, Scored, Result]):
                 while not self._queue or self._taken >= self._lanes or self._room <= 0:
                     if self._closing and not self._queue:
                         return None
+                    self._sleeping += 1
                     self._changed.wait()
+                    self._sleeping -= 1
                 alone = not self._taken and len(self._queue) < self._lanes
                 share = -(-(self.waiting + self._scoring) // self._lanes)
                 if self._lanes == 1:

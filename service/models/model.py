@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,6 @@ import onnxruntime as ort
 
 from service.store.rows import Version
 from trueodds.bundle import Bundle, BundleError, LabelBundle, trial
-from trueodds.bundle.stored_bundle import StoredBundle
 from trueodds.calibrators import Calibrator
 from trueodds.inputs import InputError, Inputs
 
@@ -171,7 +170,10 @@ class RunnableModel(Generic[Loaded]):
             raise BundleError(trial.reason_to_refuse(bundle.model_path, str(error), ort.__version__)) from None
         if session.get_providers()[0] != name:  # it falls back to the next one and reports that on stderr only
             raise BundleError(f"onnxruntime cannot start {name}; its libraries or its device are missing")
-        infer = functools.partial(_logits, bundle, session)
+        self._inputs = [tensor.name for tensor in session.get_inputs()]
+        self._outputs = [session.get_outputs()[0].name]
+        """Names in the graph. onnxruntime makes new objects whenever it is asked for them."""
+        infer = functools.partial(self._run, session)
         trial.check(bundle, session.get_inputs(), session.get_outputs(), infer)
         return session
 
@@ -199,16 +201,22 @@ class RunnableModel(Generic[Loaded]):
                 break
             for k, session in enumerate(sessions):
                 started, own_started = time.perf_counter(), time.thread_time()
-                _logits(self.bundle, session, inputs)
+                self._run(session, inputs)
                 own = min(own, time.thread_time() - own_started)
                 seconds[k] = min(seconds[k], time.perf_counter() - started)
         if len(sessions) == 1 and own > 0:
             return [own]
         return seconds
 
+    def _run(self, session: ort.InferenceSession, inputs: Inputs) -> npt.NDArray[np.float32]:
+        answer: npt.NDArray[np.float32] = session.run(self._outputs, self.bundle.card.input.feed(inputs, self._inputs))[
+            0
+        ]
+        return answer
+
     def logits(self, inputs: Inputs, *, alone: bool = False) -> npt.NDArray[np.float32]:
         """Return the float32 logits of the graph, unchanged. `alone`: use all threads."""
-        return _logits(self.bundle, self._all if alone else self._one, inputs)
+        return self._run(self._all if alone else self._one, inputs)
 
     def finite_logits(self, inputs: Inputs, *, alone: bool = False) -> npt.NDArray[np.float32]:
         """Return the logits of the graph.
@@ -273,12 +281,6 @@ def _worth(seconds: float, gain: float) -> bool:
     share the power of `gain` cores.
     """
     return SHARED * gain / (seconds + ANSWER_SECONDS) > 1 / seconds
-
-
-def _logits(bundle: StoredBundle[Any], session: ort.InferenceSession, inputs: Inputs) -> npt.NDArray[np.float32]:
-    feed = bundle.card.input.feed(inputs, [tensor.name for tensor in session.get_inputs()])
-    answer: npt.NDArray[np.float32] = session.run([session.get_outputs()[0].name], feed)[0]
-    return answer
 
 
 def of_logits(

@@ -16,6 +16,7 @@ from trueodds.texts import plural, short, with_article
 
 MAX_TAG = 64
 PREDICTION_ID = "x-prediction-id"
+_ID_HEADER = PREDICTION_ID.encode()
 
 
 def _number(value: Any) -> Any:
@@ -124,6 +125,8 @@ def lists_of(tree: dict[str, Any], count: int) -> dict[str, list[Any]]:
         ServiceError: 422 if a list has another length or an entry is not allowed.
     """
     lists: dict[str, list[Any]] = {}
+    if len(tree) == 1:  # nothing beside the instances
+        return lists
     for key, check in CHECKS.items():
         if key not in tree:
             continue
@@ -148,8 +151,11 @@ def for_all(
         ServiceError: 422 if an id is not allowed, if the header is sent with several inputs, or if a value is given
             twice.
     """
+    own = _own_id(request, noun)
+    if own is None and options is DEFAULTS:
+        return lists
     beside: dict[str, tuple[str, list[Any]]] = {}
-    if (own := _own_id(request, noun)) is not None:
+    if own is not None:
         if count != 1:
             message = f"{PREDICTION_ID} names one {noun}, but this call has {count:,}. Send JSON with a list of ids"
             raise ServiceError(422, "invalid_id", message)
@@ -172,8 +178,7 @@ def _own_id(request: Request, noun: str) -> str | None:
     Raises:
         ServiceError: 422 if the header is repeated or not UTF-8.
     """
-    name = PREDICTION_ID.encode()
-    values = [value for key, value in request.headers.raw if key == name]
+    values: list[bytes] = [value for key, value in request.scope["headers"] if key == _ID_HEADER]
     if not values:
         return None
     if len(values) > 1:

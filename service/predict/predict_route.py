@@ -27,6 +27,17 @@ from trueodds.calibrators.conformal import SetRule
 
 LARGE_ANSWER = 20_000
 """Number of probabilities from which encoding takes over a millisecond and runs in a thread."""
+HEADER = b"content-type", JSON.encode()
+
+
+class JsonResponse(Response):
+    """Answer of JSON that is encoded already. Starlette's constructor takes several times as long."""
+
+    def __init__(self, body: bytes) -> None:
+        self.status_code, self.background, self.body = 200, None, body
+        self.raw_headers = [(b"content-length", b"%d" % len(body)), HEADER]
+
+
 OF_CLASSES = ("top_k", "logits", "abstain_below", "set")
 """Options about exclusive classes."""
 
@@ -81,14 +92,14 @@ async def predict(request: Request) -> Response:
     if isinstance(engine, LabelEngine):
         return await answer_labels(request, options, engine, runtime.settings)
     with engine:
-        request.state.version = engine.version.model, engine.version.version
+        request.scope["state"]["version"] = engine.key
         rule = None if options.set is None else rule_of(engine, options.set)
         call, time = await request_body.read_call(request, options, engine.input, runtime.settings)
         result = await engine.predict(call, seconds=time.seconds, left=time.left, is_gone=request.is_disconnected)
     large = result.probabilities_NC.size > LARGE_ANSWER
     answer = result, options, engine, call, rule
     body = await asyncio.to_thread(encode, *answer) if large else encode(*answer)
-    return Response(body, media_type=JSON)
+    return JsonResponse(body)
 
 
 def encode(
@@ -138,7 +149,7 @@ async def answer_labels(request: Request, options: PredictOptions, engine: Label
             message = f"{name} is of exclusive classes, and {engine.key[0]} has independent labels; leave it out"
             raise ServiceError(422, "multi_label", message)
     with engine:
-        request.state.version = engine.key
+        request.scope["state"]["version"] = engine.key
         call, time = await request_body.read_call(request, options, engine.input, settings)
         result = await engine.predict(call, seconds=time.seconds, left=time.left, is_gone=request.is_disconnected)
     large = result.probabilities_NL.size > LARGE_ANSWER
@@ -196,13 +207,14 @@ def rows_of(result: PredictionResult, options: PredictOptions) -> list[Predictio
     rows = result.probabilities_NC.tolist()
     predictions: list[Prediction] = []
     for n, (id_, i, row) in enumerate(zip(result.ids, result.index_N.tolist(), rows, strict=True)):
-        classes = result.classes(n)
+        version = result.version_of(n) if result.repeats else result.version
+        classes = version.classes
         one: Prediction = {"id": id_, "label": classes[i], "index": i, "confidence": row[i]}
         if options.top_k is None:
             one["probabilities"] = row
         else:
             one["top"] = _top(result.probabilities_NC[n], classes, options.top_k)
-        if (positive := result.version_of(n).positive) is not None:
+        if (positive := version.positive) is not None:
             one["positive"] = {"label": positive, "probability": row[classes.index(positive)]}
         if options.logits:
             one["logits"] = result.logits_NC[n].tolist()

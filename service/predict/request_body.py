@@ -28,6 +28,7 @@ MULTIPART, NPY, RAW, CSV = "multipart/form-data", "application/x-npy", "applicat
 FORMATS: dict[str, Format] = {NPY: "npy", RAW: "bytes", CSV: "csv"}
 """Format by media type."""
 PER_INSTANCE = ("ids", "tags", "propensities")
+_KEYS = frozenset(("instances", *PER_INSTANCE))
 
 
 async def read_call(
@@ -62,7 +63,7 @@ async def read_call(
         far = len(body) >= kind.light
         inputs, columns = await answering.run(decoding.threads, len(body), read) if far else read()
     lists = for_all(request, options, lists, len(inputs), kind.noun)
-    return PredictionCall(inputs, request.state.request_id, **lists, columns=columns), answering
+    return PredictionCall(inputs, request.scope["state"]["request_id"], **lists, columns=columns), answering
 
 
 def light(limits: Limits) -> Limits:
@@ -134,7 +135,7 @@ def instances(tree: Any, kind: InputKind, limits: Limits) -> list[Any]:
     """
     if not isinstance(tree, dict) or not isinstance(tree.get("instances"), list):
         raise _invalid(f"the body must be {_expected_body(kind)}")
-    if extra := tree.keys() - {"instances", *PER_INSTANCE}:
+    if extra := tree.keys() - _KEYS:
         raise _invalid(f"unknown key {short(min(extra))} in the body; expected {_expected_body(kind)}")
     values: list[Any] = tree["instances"]
     kind.check_count(len(values), limits)

@@ -378,3 +378,17 @@ def test_one_damaged_byte_raises_nothing_else(kind: str, place: int, flip: int) 
         assert pictures.read(bytes(data), 3).dtype == np.uint8
     except PictureError as error:
         assert str(error)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_short_check_of_a_plain_png_agrees_with_the_whole_one(channels: int) -> None:
+    """Wherever a byte changes or the file ends."""
+    data = pictures.encode_png(noise(2, 3, channels))
+    assert png._shortest(data) == png._plain(data) is not None
+    changed = [data[:k] + bytes([data[k] ^ bit]) + data[k + 1 :] for k in range(len(data)) for bit in (1, 128)]
+    for other in (*changed, *(data[:k] for k in range(len(data))), data + b"more", data[:-12] + data[33:]):
+        found = png._shortest(other)
+        assert found is None or found == png._plain(other)
+    soft = png_chunk(b"tEXt", b"Comment\0a")
+    assert png._shortest(data[:33] + soft + data[33:]) is None
+    assert png.plain(data[:33] + soft + data[33:]) == png.plain(data)

@@ -132,7 +132,9 @@ def test_the_event_loop_scores_what_takes_it_less_than_a_hop(
 @pytest.mark.skipif(os.name == "nt", reason="Windows counts a thread's time in steps of 16 ms")
 def test_other_processes_do_not_lengthen_the_time_of_one_thread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = Model.load(folder, 1)
-    monkeypatch.setattr("service.models.model._logits", lambda *of: time.sleep(0.01))  # as if others had the core
+    monkeypatch.setattr(
+        "service.models.model.RunnableModel._run", lambda *of: time.sleep(0.01)
+    )  # as if others had the core
     row = model.bundle.golden_input()
     assert model._seconds(row, model._one)[0] < 0.005
     assert min(model._seconds(row, model._one, model._one)) >= 0.01
@@ -146,7 +148,7 @@ def test_a_thread_time_in_coarse_steps_does_not_count(
     monkeypatch.setattr("service.models.model.time.thread_time", lambda: step * (time.perf_counter() // step))
     model = Model.load(folder, 2, inline_seconds=1.0)
     assert model.inline >= 1
-    monkeypatch.setattr("service.models.model._logits", lambda *of: time.sleep(0.006))
+    monkeypatch.setattr("service.models.model.RunnableModel._run", lambda *of: time.sleep(0.006))
     assert model._seconds(model.bundle.golden_input(), model._one)[0] >= 0.006
     assert model._inline(0.0003, model.bundle.golden_input()) == 0
 

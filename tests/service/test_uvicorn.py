@@ -17,7 +17,7 @@ from uvicorn.server import ServerState
 from uvicorn.supervisors import multiprocess
 
 from service.cli import serving
-from service.http import connections, limits, server, transport
+from service.http import connections, lean, limits, server, transport
 from tests.conftest import ROOT
 
 CURE = (
@@ -73,6 +73,7 @@ def changes(ours: type, theirs: type) -> list[str]:
     ("ours", "theirs"),
     [
         (limits.LimitedHTTP, HttpToolsProtocol),
+        (lean.LeanHTTP, HttpToolsProtocol),
         (transport.Flow, FlowControl),
         (connections.ConnectionsState, ServerState),
         (server.Config, uvicorn.Config),
@@ -95,6 +96,12 @@ def test_a_request_in_work_has_what_its_limits_read_and_set() -> None:
     assert not gone, (
         f"uvicorn {version('uvicorn')}: RequestResponseCycle has no {gone}. {CURE.format(file=limits.__file__)}"
     )
+
+
+def test_a_request_has_every_field_that_uvicorn_sets() -> None:
+    """Its constructor is ours. `access_logger` is read only with an access log, which the service has switched off."""
+    ours = set(vars(lean.LeanCycle)) | used(tree(lean.LeanCycle), ("self",), ast.Store)
+    assert provided(RequestResponseCycle) - ours - set(dir(RequestResponseCycle)) == {"access_logger"}
 
 
 def test_uvicorn_is_of_the_minor_release_that_was_tested() -> None:

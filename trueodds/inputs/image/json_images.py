@@ -166,8 +166,11 @@ def shape_text(shape: tuple[int, int, int]) -> str:
 
 
 def _characters(values: Sequence[Any]) -> int:
-    texts = (value.get("b64") for value in values if type(value) is dict)
-    return sum(len(text) for text in texts if type(text) is str)
+    count = 0
+    for value in values:
+        if type(value) is dict and type(text := value.get("b64")) is str:
+            count += len(text)
+    return count
 
 
 def _base64(instance: dict[str, Any], key: str, name: str) -> bytes:
