@@ -18,7 +18,10 @@ from trueodds import CalibrationSums
 EXAMPLES = ROOT / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
-LONG = ("own_loss", "train", "sum_with_ray", "consume_kafka", "watch_decision_model")
+LONG = (
+    *("own_loss", "train", "sum_with_ray", "consume_kafka", "watch_decision_model"),
+    *("conformal_sets", "watch_groups", "label_queue", "multi_label"),
+)
 """Scripts that train a net, start a cluster or a service: seconds of a processor each."""
 NEEDS = {"sum_with_dask": "dask.dataframe", "sum_with_ray": "ray.data"}
 """Scripts for a package that the project does not install."""

@@ -41,6 +41,8 @@ from trueodds.reports.warehouse.planning import plan_of
 from trueodds.reports.warehouse.summing import sums_of_source
 from trueodds.sums.rounding import Resolution
 
+pytestmark = pytest.mark.full
+
 HALVES = (Window(START * 1000, (START + 2 * DAY) * 1000), Window((START + 2 * DAY) * 1000, end_ms()))
 
 
@@ -79,7 +81,6 @@ def assert_same(found: TableSums, expected: TableSums) -> None:
         assert_close(vars(mine_R), vars(theirs_R))
 
 
-@pytest.mark.full
 def test_the_sums_of_all_days_are_those_of_all_rows(daily: tuple[PartitionedTable, list[Path]]) -> None:
     table, paths = daily
     days, total = read_sums(paths)
@@ -106,7 +107,6 @@ def test_they_are_those_that_python_makes_of_the_rows(
         assert_equal(total.by("tag")[tag], sums)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("kind", ["positive", "confidence", "rounded"])
 def test_two_partitions_of_other_tables(kind: str, tmp_path: Path) -> None:
     table = make(tmp_path, kind, seed=1)
@@ -140,7 +140,6 @@ def test_the_command_prints_the_same_report(
     assert_close(*(json.loads((tmp_path / name).read_text()) for name in ("days.json", "rows.json")))
 
 
-@pytest.mark.full
 def test_a_file_holds_its_provenance(daily: tuple[PartitionedTable, list[Path]], tmp_path: Path) -> None:
     table, paths = daily
     day = read_partition(paths[1])
@@ -174,7 +173,6 @@ def summed(four_days: tuple[Path, Path]) -> tuple[Path, PartitionedTable, list[P
 Summed = tuple[Path, PartitionedTable, list[Path]]
 
 
-@pytest.mark.full
 def test_late_rows_make_their_day_and_those_after_it_again(summed: Summed) -> None:
     folder, table, paths = summed
     columns = pq.read_table(Path(table.answers).parent / "part-0.parquet").slice(0, 1).to_pydict()
@@ -194,7 +192,6 @@ def test_late_rows_make_their_day_and_those_after_it_again(summed: Summed) -> No
     assert missing_days(table, folder / "sums", end_ms()) == []
 
 
-@pytest.mark.full
 def test_late_rows_do_not_lose_the_labels_of_removed_answers(summed: Summed) -> None:
     folder, table, paths = summed
     before = [read_partition(path).rows for path in paths]
@@ -208,7 +205,6 @@ def test_late_rows_do_not_lose_the_labels_of_removed_answers(summed: Summed) -> 
     assert [read_partition(path).rows.labels for path in paths] == [rows.labels for rows in before]
 
 
-@pytest.mark.full
 def test_labels_in_the_table_of_answers_belong_to_the_day_of_their_arrival(tmp_path: Path) -> None:
     columns = usual(300, 2)
     rng = np.random.default_rng(2)
@@ -230,7 +226,6 @@ def test_labels_in_the_table_of_answers_belong_to_the_day_of_their_arrival(tmp_p
     assert_equal(total.total, sums_of(reading.read(write(tmp_path / "b.parquet", columns), Form(label="label"))))
 
 
-@pytest.mark.full
 def test_a_label_that_overwrites_one_in_the_table_of_answers_counts_once(tmp_path: Path) -> None:
     def write_answers(label: str, arrival: int) -> PartitionedTable:
         times = pa.array([arrival * 1000] * 40, pa.timestamp("ms"))
@@ -245,7 +240,6 @@ def test_a_label_that_overwrites_one_in_the_table_of_answers_counts_once(tmp_pat
     assert [read_partition(path).rows.labels for path in paths] == [0, 40]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.timestamp("ms", "Europe/Berlin"), pa.date32()])
 def test_days_of_timestamps_are_those_of_utc(kind: pa.DataType, tmp_path: Path) -> None:
     """Also of a column with a time zone, whose local day begins earlier."""
@@ -377,7 +371,6 @@ INPUTS: dict[str, tuple[dict[str, Any], dict[str, Any] | None, dict[str, Any], s
 }
 
 
-@pytest.mark.full
 def test_a_label_of_two_answers_on_different_days_is_refused(tmp_path: Path) -> None:
     columns = {"id": [1, 2, 1], "class 0": [0.6] * 3, "class 1": [0.4] * 3, "time": [START, START, START + DAY]}
     answers = write(tmp_path / "a.parquet", columns)
