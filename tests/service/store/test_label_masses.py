@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from service.store import Store
-from service.store.work.labelling.label_masses import LabelMasses
 from service.store.work.statements import Query, Work
 from tests.service.store.rows import START, batch, version
 
@@ -29,7 +28,7 @@ async def test_every_answer_counts_once_and_for_good(store: Store, other: Store)
     await asyncio.gather(*(send(one) for one in (store, other) * 4))
     for _ in range(2):  # sent again, they count once
         await send(other, own=[f"own{k}" for k in range(len(MASSES))])
-    expected = LabelMasses(27, pytest.approx(9 * 1.4), 18)
+    expected = (27, pytest.approx(9 * 1.4), 18)
     assert await store.read_label_masses("m", "v1") == expected
     await store.delete_prediction("m", "own0")
     await store.prune(START + 2**40)
@@ -41,4 +40,4 @@ async def test_answers_of_a_release_without_counts_are_counted(store: Store) -> 
     await send(store)
     await store.database.write(forget)
     await send(store)
-    assert await store.read_label_masses("m", "v1") == LabelMasses(6, pytest.approx(2.8), 4)
+    assert await store.read_label_masses("m", "v1") == (6, pytest.approx(2.8), 4)
