@@ -40,6 +40,8 @@ def service() -> Iterator[trueodds.Client]:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             while not (where / "url").exists():
+                if process.poll() is not None:
+                    raise SystemExit(f"The service did not start. To see why, run: {' '.join(command)}")
                 time.sleep(0.1)
             with trueodds.Client((where / "url").read_text().strip()) as client:
                 yield client

@@ -40,6 +40,8 @@ def serve(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
     command += ["--store", str(folder / "watch.sqlite"), "--url-file", str(folder / "url")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not (folder / "url").exists():
+        if process.poll() is not None:
+            raise SystemExit(f"The service did not start. To see why, run: {' '.join(command)}")
         time.sleep(0.1)
     return process, (folder / "url").read_text().strip()
 

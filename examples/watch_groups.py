@@ -38,6 +38,8 @@ def service(folder: Path) -> Iterator[trueodds.Client]:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         while not (folder / "url").exists():
+            if process.poll() is not None:
+                raise SystemExit(f"The service did not start. To see why, run: {' '.join(command)}")
             time.sleep(0.1)
         with trueodds.Client((folder / "url").read_text().strip()) as client:
             yield client

@@ -42,6 +42,19 @@ def test_a_script_runs(script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "ECE" in done.stdout
 
 
+@pytest.mark.parametrize("name", ["conformal_sets", "label_queue"])
+def test_a_script_ends_if_its_service_does_not_start(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that waits for ever names no cause."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("TRUEODDS_MAX_JSON_VALUES", "none")
+    service = runpy.run_path(str(EXAMPLES / f"{name}.py"))["service"]
+    with (
+        pytest.raises(SystemExit, match=r"did not start. To see why, run: .* -m trueodds serve"),
+        service(),
+    ):
+        pass
+
+
 @pytest.mark.parametrize("name", [pytest.param("dask"), pytest.param("ray", marks=pytest.mark.full)])
 def test_sums_of_batches_are_those_of_all_rows(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = pytest.importorskip(name, reason=f"{name} is not installed")

@@ -347,7 +347,7 @@ async def store_answers(runtime: Runtime, version: Version, who: str, answers: l
             counts = await runtime.store.put_labels(labels, import_id)
         except RefusedLabelsError as error:
             rows = [row for row, answer in enumerate(answers) if not answer.skip]
-            refusals = [Refusal(rows[one.row], one.id, one.code, one.message) for one in error.refusals]
+            refusals = [Refusal(rows[one.row], one.id, one.code, _message(one)) for one in error.refusals]
             raise RefusedRowsError(refusals, len(answers)) from error
         runtime.telemetry.labels(asdict(counts))
     for is_skip in (False, True):
@@ -359,6 +359,12 @@ async def store_answers(runtime: Runtime, version: Version, who: str, answers: l
         skips=len(answers) - len(given),
         import_id=import_id,
     )
+
+
+def _message(refusal: Refusal) -> str:
+    """Return the message with the place of the cure: the queue takes no corrections."""
+    where = " in POST /feedback" if refusal.message.endswith("to replace it") else ""
+    return refusal.message + where
 
 
 def _problem(row: int, answer: GivenAnswer, queue: set[str]) -> Refusal | None:

@@ -83,7 +83,8 @@ async def shares_since(
 async def shares_of_last_day(runtime: Runtime, version: Version) -> ClassShares | None:
     """Estimate the class shares of the answers of the last 24 hours, at most once in ten minutes.
 
-    Voided labels may have been reference rows, so an estimate from before a voiding is not returned.
+    Voided labels may have been reference rows, so an estimate from before a voiding, or from its middle, is not
+    returned.
 
     Returns:
         The shares, or why there are none. None if no answer has a label from before, or every answer has one.
@@ -91,12 +92,12 @@ async def shares_of_last_day(runtime: Runtime, version: Version) -> ClassShares 
     Raises:
         StoreError: The store is damaged or not readable.
     """
-    voidings = len(await runtime.store.read_voidings(*version.key))
+    voiding = await runtime.store.last_voiding(*version.key)
     made, before, shares = runtime.shares_of_last_day.get(version.key, (-np.inf, 0, None))
-    if time.monotonic() - made >= FRESH_SECONDS or voidings != before:
+    if time.monotonic() - made >= FRESH_SECONDS or voiding != before:
         shares = await shares_since(runtime, version, time.time_ns() // 1_000_000 - DAY_MS, None, 0.95)
         shares = None if shares is None or not shares.reference_rows else shares
-        runtime.shares_of_last_day[version.key] = time.monotonic(), voidings, shares
+        runtime.shares_of_last_day[version.key] = time.monotonic(), voiding, shares
     return shares
 
 

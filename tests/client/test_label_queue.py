@@ -52,6 +52,10 @@ def test_draw_lease_and_label(client: Client, url: str) -> None:
     with pytest.raises(CallError) as error:
         client.label_answers({ids[0]: "spam"}, **whose)
     assert error.value.code == "conflicting_label"
+    assert 'add "correct": true to replace it in POST /feedback. Nothing was stored' in str(error.value)
+    twice = [{"id": leased["id"], "label": name} for leased in queue["answers"][2:] for name in ("ham", "spam")]
+    refused = httpx.post(f"{url}/label-queue/answers", json={**whose, "answers": twice}).json()["error"]["message"]
+    assert "send one label per id" in refused and "/feedback" not in refused
     listed = httpx.get(f"{url}/label-queue", params={"model": "queue-a", "closures": 10}).json()["closures"]
     assert {(one["id"], one["who"], one["is_skip"]) for one in listed} == {
         (id_, "Ada", id_ == ids[2]) for id_ in ids[:3]

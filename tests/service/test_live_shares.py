@@ -10,7 +10,9 @@ import pytest
 
 from service.labels import live_shares
 from service.labels.live_shares import ScoredRows, ShareRows, describe
-from service.store.rows import Version
+from service.store.rows import LabelSelection, Version, VoidCounts, Voiding
+from service.store.work.statements import Query, Work
+from service.store.work.voiding import record_voiding
 from tests.service.app_client import Client
 from trueodds.calibrators import Identity
 from trueodds.metrics import prior_shift, softmax
@@ -80,6 +82,29 @@ def test_voided_labels_leave_the_metrics_at_once(told: tuple[Client, list[str], 
     client.send("/admin/labels/void", {"model": "mail", "since": THEN.isoformat(), "who": "Ada", "why": "wrong file"})
     assert client.report(model="mail", since=SINCE)["class_shares"]["classes"] == []
     assert "trueodds_class_share{" not in client.get("/metrics").text
+
+
+def test_an_estimate_from_the_middle_of_a_voiding_is_not_kept(
+    told: tuple[Client, list[str], Array, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large voiding takes several transactions. Metrics may be read between two of them."""
+    client, runtime = told[0], told[0].app.state.runtime
+    times: list[int] = []
+    version = client.run(runtime.version("mail", "7"))
+
+    async def shares_since(*_: Any) -> None:
+        times.append(1)
+
+    def part_of_voiding() -> Work[None]:
+        ((key,),) = yield Query("SELECT max(key) FROM versions")
+        yield record_voiding(key, Voiding(LabelSelection(since_ms=0), 7, "Ada", "wrong file", VoidCounts(removed=9)))
+
+    monkeypatch.setattr(live_shares, "shares_since", shares_since)
+    for number in (1, 2):
+        client.run(runtime.store.database.write(part_of_voiding))
+        for _ in range(2):
+            client.run(live_shares.shares_of_last_day(runtime, version))
+        assert len(times) == number
 
 
 @pytest.mark.parametrize("agree", [True, False])
