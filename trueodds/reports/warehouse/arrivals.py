@@ -19,6 +19,8 @@ NEW, OLD = "trueodds_new", "trueodds_old"
 """Columns with the label that counts from these days on, and with the one that earlier days count."""
 BEFORE, CORRECTED, LABELLED = "trueodds_before", "trueodds_corrected", "trueodds_labelled"
 """Columns that say whether an answer is of earlier days, replaces a label of theirs, and got a label."""
+OWN_COLUMNS = {FILE, LABEL_FILE, NEW, OLD, BEFORE, CORRECTED, LABELLED}
+"""Columns that a table of answers may not have."""
 
 
 @dataclass(frozen=True)
