@@ -43,8 +43,8 @@ def open_with_labels(
 def join_labels(source: TableSource, labels: TableSource, label: str, key: str) -> tuple[TableSource, tuple[str, ...]]:
     """Join labels to answers by id.
 
-    An answer gets its latest label by the labels' column `time`; rows without a label are left out. Without that column,
-    an id may not have two different labels.
+    An answer gets its latest label by the labels' column `time`. Without that column, an id may not have two different
+    labels. Rows without a label are left out.
 
     Args:
         source: The answers.
