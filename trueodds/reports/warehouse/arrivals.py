@@ -25,7 +25,7 @@ OWN_COLUMNS = {FILE, LABEL_FILE, NEW, OLD, BEFORE, CORRECTED, LABELLED}
 
 @dataclass(frozen=True)
 class LatestLabels:
-    """Latest labels by id, each with `label`, `file` and the number of `different` ones at that time."""
+    """Latest labels by id, each with `label`, `time`, `file` and the number of `different` ones at that time."""
 
     recent: Expression
     """Those that arrived in the days."""
@@ -93,10 +93,10 @@ def _latest(rows: Expression) -> Expression:
     """Return the latest label of each id, its file, and how many different labels it has at that time."""
     last = rows.group_by("key").aggregate(last=rows.time.max())
     newest = rows.join(last, (rows.key == last.key) & (rows.time == last["last"])).select(
-        key=rows.key, label=rows.label, file=rows.file
+        key=rows.key, label=rows.label, time=rows.time, file=rows.file
     )
     return newest.group_by("key").aggregate(
-        label=newest.label.max(), file=newest.file.max(), different=newest.label.nunique()
+        label=newest.label.max(), time=newest.time.max(), file=newest.file.max(), different=newest.label.nunique()
     )
 
 
