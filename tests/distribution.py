@@ -13,6 +13,7 @@ MINUTES = (
     "tests/methods/test_training.py",  # this one needs no `dvc repro`, which the others wait for
     "tests/flows/test_recalibrate.py",
     "tests/warehouse/test_engines.py",  # waits for Spark
+    "tests/warehouse/test_database_days.py",  # so does this one
     "tests/flows/test_train.py",
     "tests/flows/test_study.py",
     "tests/flows/test_remote.py",

@@ -119,8 +119,14 @@ def short(value: Any) -> str:
 
 
 def hide_password(text: str) -> str:
-    """Return a text without the password of a URL."""
-    return re.sub(r"://([^:/@\s]+):[^@\s]+@", r"://\1:***@", text)
+    """Return a text without the passwords of URLs: before the last `@`, or as an option such as `password=`.
+
+    Examples:
+        >>> hide_password("postgres://me:a@b@host/logs?password=c")
+        'postgres://me:***@host/logs?password=***'
+    """
+    text = re.sub(r"://([^:/@\s]*):\S+@", r"://\1:***@", text)
+    return re.sub(r"([?&;][\w-]*(?:pass|pwd|secret|token|key)[\w-]*=)[^&;\s]+", r"\1***", text, flags=re.IGNORECASE)
 
 
 def form(name: str) -> str:

@@ -22,7 +22,7 @@ from trueodds.files import FileChangedError
 
 T = TypeVar("T")
 RETRIES, RETRY_SECONDS = 2, 60
-"""Retries of a step after a file that changed while it was read, or an error of the disk."""
+"""Retries of a step after a file that changed while it was read, a database that was away, or an error of the disk."""
 SUMS, ALARM, PAGE, NUMBERS = "sums", "alarm.json", "report.html", "report.json"
 """Names in the flow's folder."""
 
@@ -133,7 +133,7 @@ def advance_alarm(
 
 
 def as_task(name: str, step: Callable[..., T], *arguments: Any) -> T:
-    """Call a step as a Prefect task. It is retried if a file changed meanwhile or could not be read or written."""
+    """Call a step as a Prefect task. It is retried if a file changed meanwhile, or a file or a database was away."""
 
     def call() -> T:
         return step(*arguments)

@@ -17,6 +17,9 @@ from tests.conftest import ROOT
 from tests.warehouse.engines import Postgres
 from tests.warehouse.partitioned import DAY, START, make, write
 from trueodds.files import FileError
+from trueodds.reports.warehouse import daily
+from trueodds.reports.warehouse.daily import missing_days
+from trueodds.reports.warehouse.table_source import EngineAwayError
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +116,18 @@ def test_days_of_a_database_are_those_of_files(server: None, tmp_path: Path, mon
         before = contents(tmp_path / "database")
         assert report_on_warehouse(**run, return_state=True).is_completed()
         assert contents(tmp_path / "database") == before, "a repeated run changes nothing"
+
+        def start_late(*arguments: Any) -> Any:
+            try:
+                return missing_days(*arguments)
+            except EngineAwayError:
+                database.cluster.start()
+                raise
+
+        monkeypatch.setattr(warehouse, "RETRY_SECONDS", 0)
+        monkeypatch.setattr(daily, "missing_days", start_late)
+        database.cluster.stop()
+        assert report_on_warehouse(**run, return_state=True).is_completed(), "a database that was away is tried again"
     finally:
         database.close()
     assert (tmp_path / "database" / "alarm.json").read_bytes() == (tmp_path / "files" / "alarm.json").read_bytes()

@@ -88,6 +88,17 @@ def test_the_latest_label_of_an_id_counts(tmp_path: Path, capsys: pytest.Capture
         assert_close(found[name], expected[name])
 
 
+def test_a_row_without_a_label_takes_no_label_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`trueodds sums` leaves such rows out, too."""
+    answers = {name: values for name, values in usual(20).items() if name != "label"}
+    one = written(tmp_path / "answers.parquet", {**answers, "id": list(range(20))})
+    rows = {"id": [1, 2, 1, None, 99], "label": ["class 0", "class 1", None, None, None], "time": [1, 1, 2, 2, 2]}
+    labels = written(tmp_path / "labels.parquet", rows)
+    found = figures(tmp_path, str(one), "--engine", "duckdb", "--labels", str(labels))
+    assert (found["answers"], found["labelled"]) == (20, 2)
+    assert "left out" not in capsys.readouterr().out
+
+
 def test_ids_that_are_numbers_of_any_name_are_no_class(tmp_path: Path) -> None:
     answers = {name: values for name, values in usual(20).items() if name != "label"}
     one = written(tmp_path / "answers.parquet", {**answers, "number": list(range(20))})

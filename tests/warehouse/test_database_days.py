@@ -18,8 +18,10 @@ from trueodds import cli
 from trueodds.files import FileChangedError
 from trueodds.reports.table.stored_sums import Partition, Window, read_partition, read_sums, write_partition
 from trueodds.reports.warehouse.daily import make_day, missing_days
+from trueodds.reports.warehouse.parquet_source import open_source
 from trueodds.reports.warehouse.partitions import PartitionedTable, sums_of_partition
 from trueodds.reports.warehouse.planning import plan_of
+from trueodds.reports.warehouse.table_source import EngineAwayError, EngineError
 
 on_postgres = pytest.mark.parametrize("engine", ["postgres"])
 
@@ -55,6 +57,7 @@ def stored(table: PartitionedTable, database: Database, columns: tuple[str, ...]
     return replace(table, answers=names[0], labels=names[1], engine=database.address)
 
 
+@pytest.mark.full
 @on_postgres
 def test_sums_by_day_of_a_database_are_those_of_files(
     engine: str, database: Database, daily: tuple[PartitionedTable, list[Path]], tmp_path: Path
@@ -73,11 +76,16 @@ def test_sums_by_day_of_a_database_are_those_of_files(
     assert missing_days(of_database, tmp_path / "sums", end_ms()) == []
 
 
-CASES = [("postgres", "positive"), ("postgres", "confidence")]
-LONG = [("postgres", "rounded"), ("clickhouse", "confidence"), ("clickhouse", "positive"), ("pyspark", "confidence")]
+CASES = [
+    *(("postgres", kind) for kind in ("confidence", "positive", "rounded")),
+    *(("clickhouse", kind) for kind in ("confidence", "positive")),
+    ("pyspark", "confidence"),
+]
 
 
-@pytest.mark.parametrize(("engine", "kind"), [*CASES, *(pytest.param(*case, marks=pytest.mark.full) for case in LONG)])
+@pytest.mark.parametrize(
+    ("engine", "kind"), [CASES[0], *(pytest.param(*case, marks=pytest.mark.full) for case in CASES[1:])]
+)
 def test_two_partitions_of_timestamps(kind: str, engine: str, database: Database, tmp_path: Path) -> None:
     table = make(tmp_path / "rows", kind, rows=240, seed=2)
     windows = (Window(START * 1000, (START + 2 * DAY) * 1000), Window((START + 2 * DAY) * 1000, end_ms()))
@@ -94,6 +102,7 @@ def test_two_partitions_of_timestamps(kind: str, engine: str, database: Database
     assert_same(replace(totals[1], source=totals[0].source), totals[0])
 
 
+@pytest.mark.full
 @on_postgres
 def test_a_day_is_made_again_if_its_rows_come_late_or_are_replaced(
     engine: str, database: Database, tmp_path: Path
@@ -127,14 +136,25 @@ def test_the_command_names_the_table_and_hides_the_password(
     engine: str, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = stored(make(tmp_path / "rows", rows=60), database)
-    address = database.address.replace("@", ":secret@")
+    address = database.address.replace("@", ":my@secret@") + "?password=secret"
     words = ["sums", table.answers, "--engine", address, "--labels", str(table.labels), "--since", "2026-03-01"]
     out = tmp_path / "sums.parquet"
     assert cli.main("trueodds", cli.COMMANDS, [*words, "--until", "2026-03-05", "--out", str(out)]) == 0
     assert "60 answers" in capsys.readouterr().out
     partition = read_partition(out)
-    assert {one.address for one in partition.tables} == {database.address.replace("@", ":***@")}
+    assert {one.address for one in partition.tables} == {database.address.replace("@", ":***@") + "?password=***"}
     assert b"secret" not in out.read_bytes()
+
+
+@on_postgres
+def test_a_database_that_is_away_may_be_tried_again(engine: str, database: Database) -> None:
+    closed = "postgres://me:secret@127.0.0.1:1/logs"
+    with pytest.raises(EngineAwayError, match="check the address") as away:
+        open_source("answers", closed)
+    assert isinstance(away.value, OSError) and "secret" not in str(away.value)
+    with pytest.raises(EngineError, match="does not exist") as refused:
+        open_source("answers", f"{database.address}_nothing")
+    assert not isinstance(refused.value, OSError), "another try does not help"
 
 
 @pytest.mark.parametrize("engine", ["clickhouse"])
@@ -156,6 +176,7 @@ def test_a_table_that_changes_meanwhile_is_refused(
 TABLES: dict[str, tuple[dict[str, object], dict[str, object] | None, dict[str, str], str]] = {
     "no times": ({"time": None}, {}, {}, "has no column time"),
     "no rows": ({"id": [], "a": [], "b": [], "time": []}, {}, {}, "holds no answers; give a table with rows"),
+    "a column of ours": ({"trueodds_new": [0.1] * 4}, {}, {}, "'trueodds_new', a name that `trueodds sums` needs"),
     "times of text": ({"time": ["monday"] * 4}, {}, {}, "'time' holds string"),
     "ids of another type": ({}, {"id": ["1"]}, {}, "'id' holds int64 in"),
     "no ids": ({}, {"id": None}, {}, "Name it with --id"),

@@ -205,6 +205,20 @@ def test_late_rows_do_not_lose_the_labels_of_removed_answers(summed: Summed) -> 
     assert [read_partition(path).rows.labels for path in paths] == [rows.labels for rows in before]
 
 
+def test_an_id_without_an_answer_counts_once_however_many_labels_it_has(tmp_path: Path) -> None:
+    """Labels before the first answer's day are in no file, so no later file may subtract them."""
+    answers = {"confidence": [0.9] * 3, "predicted": ["a"] * 3, "id": ["x", "y", "z"]}
+    write(tmp_path / "answers" / "a.parquet", {**answers, "time": [START, START + DAY, START + 2 * DAY]})
+    rows = [("nobody", START), ("nobody", START + DAY), ("other", START + 2 * DAY), ("x", START - DAY)]
+    rows += [("y", START - 2 * DAY), ("z", START + 3), ("z", START + DAY)]
+    keys, times = zip(*rows, strict=True)
+    write(tmp_path / "labels" / "l.parquet", {"id": list(keys), "label": ["a"] * len(rows), "time": list(times)})
+    table = described(tmp_path)
+    days, total = read_sums(made(table, tmp_path / "sums"))
+    assert [day.rows.without_answer for day in days] == [2, 0, 0], "z is found on the third day, and other is lost"
+    assert "2 labels left out: no answer has the id." in total.notes and total.notes == whole(table).notes
+
+
 def test_labels_in_the_table_of_answers_belong_to_the_day_of_their_arrival(tmp_path: Path) -> None:
     columns = usual(300, 2)
     rng = np.random.default_rng(2)

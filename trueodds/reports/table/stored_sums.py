@@ -127,7 +127,7 @@ class RowCounts:
     corrections: int = 0
     """Labels that replace one of an earlier partition, which is subtracted."""
     without_answer: int = 0
-    """Labels whose answer does not exist, less those of earlier partitions whose answer has come since."""
+    """Ids with a first label and without an answer, less those of earlier partitions whose answer has come since."""
     label_rows: int = 0
     """Rows with a label that arrived in the partition. Another number later shows that rows came late."""
 

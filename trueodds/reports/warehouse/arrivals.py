@@ -19,11 +19,13 @@ NEW, OLD = "trueodds_new", "trueodds_old"
 """Columns with the label that counts from these days on, and with the one that earlier days count."""
 BEFORE, CORRECTED, LABELLED = "trueodds_before", "trueodds_corrected", "trueodds_labelled"
 """Columns that say whether an answer is of earlier days, replaces a label of theirs, and got a label."""
+OWN_COLUMNS = {FILE, LABEL_FILE, NEW, OLD, BEFORE, CORRECTED, LABELLED}
+"""Columns that a table of answers may not have."""
 
 
 @dataclass(frozen=True)
 class LatestLabels:
-    """Latest labels by id, each with `label`, `file` and the number of `different` ones at that time."""
+    """Latest labels by id, each with `label`, `time`, `file` and the number of `different` ones at that time."""
 
     recent: Expression
     """Those that arrived in the days."""
@@ -91,10 +93,10 @@ def _latest(rows: Expression) -> Expression:
     """Return the latest label of each id, its file, and how many different labels it has at that time."""
     last = rows.group_by("key").aggregate(last=rows.time.max())
     newest = rows.join(last, (rows.key == last.key) & (rows.time == last["last"])).select(
-        key=rows.key, label=rows.label, file=rows.file
+        key=rows.key, label=rows.label, time=rows.time, file=rows.file
     )
     return newest.group_by("key").aggregate(
-        label=newest.label.max(), file=newest.file.max(), different=newest.label.nunique()
+        label=newest.label.max(), time=newest.time.max(), file=newest.file.max(), different=newest.label.nunique()
     )
 
 

@@ -14,7 +14,7 @@ from trueodds.files import FileChangedError, FileError
 from trueodds.processes.choices import TrendUnit
 from trueodds.reports.table.reading import Form
 from trueodds.reports.table.stored_sums import ReadTable, Window
-from trueodds.reports.warehouse.arrivals import FILE, LABEL_FILE, within
+from trueodds.reports.warehouse.arrivals import FILE, LABEL_FILE, OWN_COLUMNS, within
 from trueodds.reports.warehouse.databases import READ_ONE_STATE, disconnect, engine_text, is_address
 from trueodds.reports.warehouse.parquet_source import TableSource, open_source
 from trueodds.reports.warehouse.plan import Expression, TimeColumn
@@ -51,7 +51,7 @@ class PartitionedTable:
     @property
     def address(self) -> str:
         """Address of the database without its password; "" for files."""
-        return hide_password(self.engine) if self.is_of_database else ""
+        return hide_password("%20".join(self.engine.split())) if self.is_of_database else ""
 
 
 @dataclass(frozen=True)
@@ -157,6 +157,8 @@ def open_tables(table: PartitionedTable) -> Iterator[OpenTables]:
 def _open(table: PartitionedTable, answers: TableSource, label_file: str) -> OpenTables:
     """Open the labels, and check the columns of both tables."""
     label = table.form.label
+    if own := set(answers.header) & (OWN_COLUMNS - {FILE} if label_file else OWN_COLUMNS):
+        raise FileError(f"{answers.name} has the column {min(own)!r}, a name that `trueodds sums` needs; rename it")
     if "time" not in answers.header:
         raise FileError(
             f"{answers.name} has no column time, by which answers belong to a day; it has"

@@ -15,6 +15,7 @@ from trueodds.files import FileError
 from trueodds.reports.warehouse.plan import Expression
 from trueodds.reports.warehouse.probes import check_arithmetic
 from trueodds.reports.warehouse.table_source import EMBEDDED, EngineError, TableSource, missing_package, naming
+from trueodds.texts import hide_password
 
 SCHEMES = {
     "postgres": "postgres",
@@ -124,7 +125,9 @@ def _connect_chdb(address: str) -> Any:
     from ibis.backends.clickhouse import Backend
 
     if not urlsplit(address).path.strip("/"):
-        raise EngineError(f"{address} names no folder; give the folder of the data, such as chdb:///data/answers")
+        raise EngineError(
+            f"{hide_password(address)} names no folder; give the folder of the data, such as chdb:///data/answers"
+        )
     return Backend.from_connection(clickhouse_connect.get_client(dsn=address))
 
 

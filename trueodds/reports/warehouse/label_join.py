@@ -43,8 +43,8 @@ def open_with_labels(
 def join_labels(source: TableSource, labels: TableSource, label: str, key: str) -> tuple[TableSource, tuple[str, ...]]:
     """Join labels to answers by id.
 
-    An answer gets its latest label by the labels' column `time`. Without that column,
-    an id may not have two different labels.
+    An answer gets its latest label by the labels' column `time`. Without that column, an id may not have two different
+    labels. Rows without a label are left out.
 
     Args:
         source: The answers.
@@ -72,6 +72,7 @@ def join_labels(source: TableSource, labels: TableSource, label: str, key: str) 
     rows = labels.table.select(
         key=labels.table[key], label=labels.table[label], **({"time": labels.table.time} if has_times else {})
     )
+    rows = rows.filter(rows.label.notnull())  # `trueodds sums` counts such rows as no label, too
     latest = _latest(rows, has_times)
     _check_labels(labels, rows, latest, key)
     left_out = {label} if key in NOT_CLASSES else {label, key}  # a column of numbers would be a class

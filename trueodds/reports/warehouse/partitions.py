@@ -10,7 +10,7 @@ import numpy as np
 
 from trueodds.files import FileError
 from trueodds.reports.table.reading import NOT_CLASSES
-from trueodds.reports.table.stored_sums import FIRST, Partition, ReadFile, RowCounts, Window, merge
+from trueodds.reports.table.stored_sums import DAY_MS, FIRST, Partition, ReadFile, RowCounts, Window, merge
 from trueodds.reports.table.summed import COLUMNS, SumGroups, TableSums
 from trueodds.reports.warehouse.answer_rows import period_of
 from trueodds.reports.warehouse.arrivals import (
@@ -220,10 +220,20 @@ class _Partitioning:
                 f"{answers.name}: {plural(count - ids, 'answer')} repeat the {key} of another one, so a label would"
                 " count twice; keep one answer for each"
             )
+        counted = self._counted_before(latest)
         lost = latest.recent.anti_join(hit, latest.recent.key == hit[key])
+        lost = lost.anti_join(counted, lost.key == counted.key)
         left = int(answers.run(lost.aggregate(count=lost.count()))["count"][0])
-        found_now = hit.filter(~hit[BEFORE] & hit[OLD].notnull())  # an earlier partition counts them as lost
+        found_now = hit.filter(~hit[BEFORE])
+        found_now = found_now.semi_join(counted, found_now[key] == counted.key)
         return left - int(answers.run(found_now.aggregate(count=found_now.count()))["count"][0])
+
+    def _counted_before(self, latest: LatestLabels) -> Expression:
+        """Return the older labels that an earlier partition has counted: none does before the first answers' day."""
+        answers, time = self.tables.answers, self.tables.time
+        first = answers.run(answers.table.aggregate(first=answers.table[time.column].min()))["first"][0]
+        first_ms = time_ms(first, time) // DAY_MS * DAY_MS
+        return latest.older.filter(within(latest.older, replace(self.tables.arrival, column="time"), first_ms, None))
 
 
 def _keep_rows(rows: Expression) -> Expression:

@@ -35,6 +35,21 @@ _CURES = {
 _ABSENT = ("no files found", "does not exist", "not found", "notfound")
 """Signs of a table or a file that does not exist, in an engine's message."""
 
+_REFUSED = ("authentication failed", "no password supplied", "pg_hba.conf", *_ABSENT)
+"""Signs of a database that answers, and refuses."""
+_AWAY = (
+    "connection",
+    "timeout",
+    "timed out",
+    "max retries exceeded",
+    "failed to resolve",
+    "starting up",
+    "shutting down",
+    "too many clients",
+    "conflict with recovery",
+)
+"""Signs of a database that does not answer now, and may answer later."""
+
 _compiling = threading.Lock()
 _nested = 0
 """Number of expressions that are compiled with nested selects at the moment."""
@@ -44,6 +59,10 @@ _fused = True
 
 class EngineError(UserError, RuntimeError):
     """Error of an engine: its name is unknown, or it cannot read the table."""
+
+
+class EngineAwayError(EngineError, ConnectionError):
+    """A database cannot be reached now, or has ended the connection. Another try may succeed."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +173,10 @@ def naming(
         engine: Name of the engine.
         state: Returns the state of its files. A bucket that cannot be read raises its own error.
         first_state: Their state when they were opened.
+
+    Raises:
+        EngineAwayError: A database cannot be reached.
+        EngineError: The engine reports another error.
     """
     try:
         yield
@@ -174,4 +197,6 @@ def naming(
             cure = "let this account read the table (GRANT SELECT), or use the credentials of one that may"
         elif not is_connecting and any(sign in words for sign in _ABSENT):
             cure = "check the name of the table, or the path and its pattern"
-        raise EngineError(f"{name}: {engine} reports {type(error).__name__}: {text}; {cure}") from None
+        is_away = engine != EMBEDDED and any(sign in words for sign in _AWAY)
+        kind = EngineAwayError if is_away and not any(sign in words for sign in _REFUSED) else EngineError
+        raise kind(f"{name}: {engine} reports {type(error).__name__}: {text}; {cure}") from None
