@@ -56,6 +56,8 @@ class LeanCycle(RequestResponseCycle):
             return None
         body, self.body = bytes(self.body), bytearray()
         self.message_event.clear()
+        if len(body) > HIGH_WATER_LIMIT:  # it has paused reading, and a client that leaves would not be noticed
+            self.flow.resume_reading()
         return body
 
     def answer(self, status: int, headers: Headers, body: bytes) -> None:
@@ -115,6 +117,7 @@ class LeanHTTP(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError:
+            self.logger.warning("Invalid HTTP request received.")
             self.send_400_response("")
         except httptools.HttpParserUpgrade:
             self._unsupported_upgrade_warning()

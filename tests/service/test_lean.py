@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import time
 from types import SimpleNamespace
 from typing import Any
 
+import httptools
 import pytest
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 
 from service.http.lean import LeanCycle, LeanHTTP, cycle_of
 from service.http.transport import JOINED_BYTES, AnswerTransport, Flow
+from tests.service.echo_server import running
+from tests.service.hooks import until
 
 DEFAULTS = [(b"date", b"today"), (b"server", b"uvicorn")]
 
@@ -110,6 +117,30 @@ def test_a_body_is_taken_whole_or_received_in_parts() -> None:
     asyncio.run(run())
 
 
+def test_a_client_that_leaves_after_a_large_body_is_noticed() -> None:
+    """Such a body pauses reading, and a paused connection reports no end."""
+    seen = list[bool]()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        one = cycle_of(receive)
+        assert one is not None
+        while one.take_body() is None and not one.disconnected:
+            one.flow.resume_reading()
+            await asyncio.sleep(0.001)
+        while not one.disconnected and not one.flow.read_paused:
+            await asyncio.sleep(0.01)
+        seen.append(one.disconnected)
+
+    with running(app) as server, socket.create_connection(server.address) as client:
+        size = 2 * HIGH_WATER_LIMIT
+        client.sendall(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % size + bytes(size))
+        time.sleep(0.1)  # the end must not come together with the body
+        client.close()
+        until(lambda: bool(seen))
+        assert seen == [True]
+        until(lambda: server.lost == {"hung_up": 1})
+
+
 def test_an_idle_connection_is_closed_after_the_time_since_its_last_answer() -> None:
     now, timers, transport = 0.0, list[float](), Written()
     one: Any = LeanHTTP.__new__(LeanHTTP)
@@ -140,3 +171,13 @@ def test_a_connection_with_a_request_in_work_is_not_idle() -> None:
     one.timeout_keep_alive_handler()
     assert not transport.closed
     assert one.timeout_keep_alive_task is None
+
+
+def test_bytes_that_are_not_http_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """No metric counts them."""
+    one: Any = LeanHTTP.__new__(LeanHTTP)
+    one.logger, refused = logging.getLogger("lean"), list[str]()
+    one.parser, one.send_400_response = httptools.HttpRequestParser(one), refused.append
+    one.data_received(b"\0\1\2")
+    assert caplog.messages == ["Invalid HTTP request received."]
+    assert len(refused) == 1
