@@ -63,7 +63,9 @@ class Envelope:
         arrived = cycle.take_body() if cycle else None
         body = LimitedBody(receive, headers, self._settings, is_streamed=is_streamed, whole_body=arrived)
         content: Receive = body.receive
-        if b"content-encoding" in headers and (arrived or not body.complete):
+        # An empty body in chunks is an encoded one, however it arrives; without a length there is no body.
+        has_content = arrived or b"transfer-encoding" in headers or not body.complete
+        if b"content-encoding" in headers and has_content:
             content = encodings.decode_body(content, scope, body.limit)
         else:
             state[BODY] = body

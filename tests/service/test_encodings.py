@@ -5,16 +5,24 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import socket
 import sys
+import time
 import zlib
 
 import pytest
-from starlette.types import Message
+from fastapi import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
 
 from service.app import create_app
-from service.http import encodings
+from service.errors import ServiceError
+from service.http import encodings, error_answers, json_body
+from service.http.envelope import Envelope
 from service.settings import Settings
+from service.telemetry.metrics import Telemetry
 from tests.service.app_client import Client
+from tests.service.echo_server import received, running
 from tests.service.tiny_bundle import pictures
 
 JSON = {"content-type": "application/json"}
@@ -120,3 +128,35 @@ async def test_unpacking_leaves_others_their_turn_and_memory() -> None:
 )
 def test_the_coding_of_an_answer_is_what_its_caller_takes(header: str, coding: str | None) -> None:
     assert encodings.preferred_coding(header) == coding
+
+
+async def length(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers with the number of bytes of the body."""
+    try:
+        answer = Response(b"%d bytes" % len(await json_body.read(Request(scope, receive))))
+    except ServiceError as error:
+        answer = error_answers.response(scope, error)
+    await answer(scope, receive, send)
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "words"),
+    [
+        (b"content-encoding: gzip\r\ntransfer-encoding: chunked", b"0\r\n\r\n", b"invalid_gzip"),
+        (b"content-encoding: br\r\ntransfer-encoding: chunked", b"0\r\n\r\n", b"unsupported_content_encoding"),
+        (b"content-encoding: br\r\ncontent-length: 0", b"", b"0 bytes"),
+        (b"content-encoding: br", b"", b"0 bytes"),
+        (b"transfer-encoding: chunked", b"0\r\n\r\n", b"0 bytes"),
+    ],
+)
+@pytest.mark.parametrize("pause", [0, 0.1])
+def test_an_empty_body_means_the_same_however_it_arrives(
+    headers: bytes, body: bytes, words: bytes, pause: float
+) -> None:
+    with running(Envelope(length, Telemetry(), Settings(), {})) as server, socket.socket() as client:
+        client.connect(server.address)
+        head = b"POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n" + headers + b"\r\n\r\n"
+        for part in (head, body) if pause else (head + body,):
+            client.sendall(part)
+            time.sleep(pause)
+        assert words in received(client)
