@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.faults import postgres
-from benchmarks.scaling import database_sums, table_peers, warehouse_growth, warehouse_sums
+from benchmarks.scaling import database_sums, table_peers, warehouse_growth, warehouse_parts, warehouse_sums
 from tests.warehouse.test_equality import assert_equal
 from trueodds.reports.table import reading
 from trueodds.reports.table.reading import Form
 from trueodds.reports.table.table_report import sums_of
 from trueodds.reports.warehouse.parquet_source import open_source
+from trueodds.reports.warehouse.planning import plan_of
 from trueodds.reports.warehouse.summing import sums_of_source
+from trueodds.sums.bins import cell_of
 
 MAKE = warehouse_sums.MAKE
 
@@ -94,6 +97,24 @@ def test_a_table_of_each_size_has_its_columns_and_all_rows(size: warehouse_growt
     rows = source.table.get_backend().raw_sql(size.plain(pattern)).fetchall()
     assert sum(row[2 + size.groups] for row in rows) == len(sums_of_source(source)) == 1_003
     assert source.table.c0.nunique().execute() == 1_003, "files have random numbers of their own"
+
+
+def test_parts_are_left_out_one_after_another(tmp_path: Path) -> None:
+    path = tmp_path / "answers.parquet"
+    warehouse_sums.make_classes(path, 2_000)
+    source = open_source(str(path), "duckdb")
+    plan = plan_of(source, Form(), trend="day")
+    terms = source.run(warehouse_parts.terms_of(source, plan))
+    values = {name: source.table[name].max() for name in source.header}
+    columns = source.run(source.table.aggregate(**values))
+    assert source.run(warehouse_parts.reading_of(source)) == columns
+    highest = max(columns[f"c{k}"][0] for k in range(10))
+    assert terms["confidence"] == [highest] and terms["cell"] == [cell_of(np.array([highest]))[0]]
+    assert terms["class_code"] == terms["label_code"] == [9] and terms["problem"] == [0]
+    assert terms["period"] == [columns["time"][0] // 86400] and terms["group_tag"] == columns["tag"]
+    result = warehouse_parts.measure(path, 2_000, 1)
+    assert list(result["steps"]) == list(warehouse_parts.STEPS)
+    assert warehouse_parts.markdown(result).count("\n") == 1 + len(warehouse_parts.STEPS)
 
 
 def test_pandas_finds_the_accuracy_of_the_report(tmp_path: Path) -> None:
