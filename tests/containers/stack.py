@@ -25,7 +25,7 @@ PORTS = {"PORT": 8000, "PREFECT_PORT": 4200, "PROMETHEUS_PORT": 9090, "GRAFANA_P
 """Variables of compose.yaml, and the ports that the documentation names."""
 DOCUMENTED = re.compile(r"docker compose((?: -f docker/\S+)+)")
 PATIENCE = 3
-"""How often the seconds of a quiet machine are waited for: `.ci/run` has six processes of tests beside these."""
+"""How often the seconds of a quiet machine are waited for: `.ci/run` has five processes of tests beside these."""
 KILL = "import os, sys; os.kill(int(sys.argv[1]), 9)"
 
 

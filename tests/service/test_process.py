@@ -41,7 +41,7 @@ def server(folder: Path, *options: str) -> Iterator[tuple[httpx.Client, subproce
     command += ["--store", str(folder / "store.sqlite"), "--url-file", str(url_file), "--threads", "1", *options]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        deadline = time.monotonic() + 300  # six processes of tests share two cores
+        deadline = time.monotonic() + 300  # five processes of tests share two cores
         while not url_file.exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
         assert url_file.exists(), process.communicate(timeout=10)
