@@ -18,7 +18,8 @@ from trueodds.reports.words import align, decimal, percent
 
 Rows = npt.NDArray[np.intp]
 MEANING = (
-    "Sets of both models should cover the level. Of sets that do, smaller ones tell more. A table cannot show how many"
+    "Sets of both models should cover the level. Of sets that do, smaller ones tell more. The differences are those of"
+    " these thresholds: other calibration rows give others. A table cannot show how many"
     " rows chose the thresholds: see `trueodds report --set-level --set-rows` for a test of each model's sets."
 )
 
@@ -87,23 +88,10 @@ def compare_sets(tables: Mapping[str, Answers], rows: Mapping[str, Rows], *, lev
         (measure, of_rows((values[measure][name].astype(float) - values[measure][first])[None], level))
         for name, measure in keys
     ]
-    differences = []
-    for (name, measure), one in zip(keys, adjust_p_values(tested), strict=True):
-        d = one.difference
-        assert d.lower is not None and d.upper is not None
-        differences.append(
-            ComparedDifference(
-                model=name,
-                baseline=first,
-                measure=measure,
-                value=d.mean,
-                lower=d.lower,
-                upper=d.upper,
-                p_value=one.adjusted_p,
-                detectable=one.detectable,
-                sentence=one.sentence(name, f"{first}'s", correction=len(others) > 1, seeds=False),
-            )
-        )
+    differences = [
+        ComparedDifference.of(one, model=name, baseline=first, models=len(tables))
+        for (name, _), one in zip(keys, adjust_p_values(tested), strict=True)
+    ]
     return SetComparison(
         level=sets[first].rule.level,
         models=[_figures(name, covered[name], size[name], level) for name in tables],

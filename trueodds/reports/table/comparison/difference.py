@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
+
+from trueodds.evaluation.paired_differences import TestedDifference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,3 +24,28 @@ class ComparedDifference:
     detectable: float | None
     """Difference that would be significant in 80% of repetitions."""
     sentence: str
+
+    @classmethod
+    def of(cls, test: TestedDifference, *, model: str, baseline: str, models: int, seeds: int = 1) -> Self:
+        """Return a tested difference with its sentence.
+
+        Args:
+            test: The difference, which has an interval.
+            model: Name of the model.
+            baseline: Name of the first model.
+            models: Number of models, the first one too.
+            seeds: Number of seeds of each.
+        """
+        d = test.difference
+        assert d.lower is not None and d.upper is not None
+        return cls(
+            model=model,
+            baseline=baseline,
+            measure=test.measure,
+            value=d.mean,
+            lower=d.lower,
+            upper=d.upper,
+            p_value=test.adjusted_p,
+            detectable=test.detectable,
+            sentence=test.sentence(model, f"{baseline}'s", correction=models > 2, seeds=seeds > 1),
+        )

@@ -227,23 +227,11 @@ def of_nets(
         for name, ours in others
     }
     keys = [(name, measure) for name, of in by_name.items() for measure in of]
-    compared = []
-    for (name, measure), one in zip(keys, adjust_p_values([(m, by_name[n][m]) for n, m in keys]), strict=True):
-        d = one.difference
-        assert d.lower is not None and d.upper is not None
-        compared.append(
-            ComparedDifference(
-                model=name,
-                baseline=first,
-                measure=measure,
-                value=d.mean,
-                lower=d.lower,
-                upper=d.upper,
-                p_value=one.adjusted_p,
-                detectable=one.detectable,
-                sentence=one.sentence(name, f"{first}'s", correction=len(others) > 1, seeds=len(theirs) > 1),
-            )
-        )
+    tested = adjust_p_values([(measure, by_name[name][measure]) for name, measure in keys])
+    compared = [
+        ComparedDifference.of(one, model=name, baseline=first, models=len(others) + 1, seeds=len(theirs))
+        for (name, _), one in zip(keys, tested, strict=True)
+    ]
     one_seed = [f"Each model is {ONE_SEED}: another training of either may differ."] if len(theirs) == 1 else []
     return ModelComparison(
         rows=rows,
