@@ -45,7 +45,7 @@ from trueodds.processes.version import __version__ as __version__
 if TYPE_CHECKING:
     from trueodds import calibrators, metrics
     from trueodds.bundle import Bundle
-    from trueodds.bundle.loading import load
+    from trueodds.bundle.storage.loading import load
     from trueodds.calibrated import Calibrated
     from trueodds.calibrators import Calibrator, fit
     from trueodds.client import AsyncClient, Client
@@ -62,7 +62,7 @@ else:
         {
             "trueodds": "calibrators metrics",
             "trueodds.bundle": "Bundle",
-            "trueodds.bundle.loading": "load",
+            "trueodds.bundle.storage.loading": "load",
             "trueodds.calibrated": "Calibrated",
             "trueodds.calibrators": "Calibrator fit",
             "trueodds.client": "AsyncClient Client",

@@ -22,7 +22,7 @@ from service.predict.options import PredictOptions
 from service.predict.predict_schemas import Abstention, LabelPredictions, Prediction, Predictions, Sets, Top
 from service.runtime import runtime_of
 from service.settings import Settings
-from trueodds.bundle.risk_coverage import LEVEL, RiskCoverage
+from trueodds.bundle.card_measures import LEVEL, RiskCoverage
 from trueodds.calibrators.conformal import SetRule
 
 LARGE_ANSWER = 20_000

@@ -41,11 +41,11 @@ from trueodds.bundle.act_alone import ActAlone, Decision
 from trueodds.bundle.audit_log import AuditLogError, Change, Reason, user
 from trueodds.bundle.bundle import Bundle, write_none
 from trueodds.bundle.card import METRICS, POSITIVE_EDGES, Card, Description, Golden, Reference
-from trueodds.bundle.card_sets import CardSets
+from trueodds.bundle.card_measures import CardSets, RiskCoverage, RiskCoveragePoint
 from trueodds.bundle.contents import Contents, Key
-from trueodds.bundle.label_bundle import LabelBundle, load_bundle
+from trueodds.bundle.label_bundle import LabelBundle
 from trueodds.bundle.published import PublishedModels, open_models
-from trueodds.bundle.risk_coverage import RiskCoverage, RiskCoveragePoint
+from trueodds.bundle.storage.loading import load_bundle
 from trueodds.bundle.storage.locks import BusyError
 from trueodds.bundle.storage.objects import BucketError
 from trueodds.bundle.stored_bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, BundleError, Infer, why_none

@@ -10,8 +10,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from trueodds.bundle.act_alone import ActAlone
-from trueodds.bundle.card_sets import CardSets
-from trueodds.bundle.risk_coverage import RiskCoverage
+from trueodds.bundle.card_measures import CardSets, RiskCoverage
 from trueodds.inputs import Input
 from trueodds.metrics import CELLS, CalibrationRows, cell_of
 from trueodds.sums.bins import COARSE_CELLS, coarse_counts

@@ -21,10 +21,11 @@ from trueodds.bundle.audit_log import Change, Reason
 from trueodds.bundle.card import Card
 from trueodds.bundle.changing import Draft, check_is_published, check_model
 from trueodds.bundle.contents import Contents, Listing, Step, shadow_of
-from trueodds.bundle.label_bundle import LabelBundle, load_bundle
+from trueodds.bundle.label_bundle import LabelBundle
 from trueodds.bundle.storage.bucket import Bucket, cache_of
 from trueodds.bundle.storage.cached import CachedBucket
 from trueodds.bundle.storage.folder import Folder, Single
+from trueodds.bundle.storage.loading import load_bundle
 from trueodds.bundle.storage.locks import lock
 from trueodds.bundle.storage.objects import is_url
 from trueodds.bundle.storage.storage import Storage

@@ -14,7 +14,7 @@ from typing import Any
 
 from trueodds.bundle.audit_log import log_of, repair
 from trueodds.bundle.contents import Key, Listing
-from trueodds.bundle.label_bundle import load_bundle
+from trueodds.bundle.storage.loading import load_bundle
 from trueodds.bundle.storage.locks import lock, lock_file
 from trueodds.bundle.storage.storage import Storage, T, Verb
 from trueodds.bundle.storage.whole import copy, keep

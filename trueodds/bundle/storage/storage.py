@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from trueodds.bundle.card import Card
 from trueodds.bundle.contents import Contents, Key, Listing, Step
-from trueodds.bundle.label_bundle import load_bundle
+from trueodds.bundle.storage.loading import load_bundle
 from trueodds.bundle.stored_bundle import BundleError, StoredBundle
 from trueodds.calibrators import Calibrator, MultilabelPlatt
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trueodds.bundle.contents import Key
-from trueodds.bundle.label_bundle import load_bundle
+from trueodds.bundle.storage.loading import load_bundle
 from trueodds.bundle.stored_bundle import BundleError, StoredBundle
 from trueodds.files import naming
 

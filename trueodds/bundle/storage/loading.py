@@ -6,7 +6,8 @@ from pathlib import Path
 
 from trueodds import calibrators
 from trueodds.bundle.bundle import Bundle
-from trueodds.bundle.label_bundle import LabelBundle, load_bundle
+from trueodds.bundle.label_bundle import LabelBundle
+from trueodds.bundle.stored_bundle import read_card
 from trueodds.calibrators import Calibrator, MultilabelPlatt
 from trueodds.files import FileError, read_json
 
@@ -58,3 +59,18 @@ def load(path: str | Path) -> Calibrator | MultilabelPlatt | Bundle | LabelBundl
         raise FileError(
             f"{path} holds no valid calibrator: {error}. Save it again with calibrator.save(path)"
         ) from None
+
+
+def load_bundle(directory: str | Path, place: str | None = None) -> Bundle | LabelBundle:
+    """Read a bundle of either kind: of exclusive classes, or of independent labels.
+
+    Args:
+        directory: Folder of the bundle.
+        place: Name of the folder in messages, if its files come from elsewhere.
+
+    Raises:
+        BundleError: A file is missing or altered, or the card is not valid.
+    """
+    directory = Path(directory)
+    is_of_labels = read_card(directory, place or str(directory)).card.multilabel
+    return LabelBundle.load(directory, place) if is_of_labels else Bundle.load(directory, place)
