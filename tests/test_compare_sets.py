@@ -81,7 +81,11 @@ def test_three_models_are_corrected_for_their_number(tmp_path: Path) -> None:
     run(old, new, "--set-level", 0.9, "--json", tmp_path / "c.json")
     (_, alone) = json.loads((tmp_path / "c.json").read_text())["sets"]["differences"]
     assert both[1]["p_value"] == pytest.approx(2 * alone["p_value"])
-    assert both[2]["value"] == both[3]["value"] == 0 and "the same as old's" in both[2]["sentence"]
+    assert both[2]["value"] == both[3]["value"] == 0 and both[2]["differing"] == 0
+    share = 100 * (1 - 0.025 ** (1 / 480))
+    told = f"no difference from old's in 480 rows: at most {share:.2f}% of all rows differ"
+    limits = f"[-{share:.2f}, +{share:.2f}]"
+    assert f"same: coverage of the sets +0.00 points {limits}, {told}" in both[2]["sentence"]
 
 
 def test_tables_without_sets_and_bad_levels_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

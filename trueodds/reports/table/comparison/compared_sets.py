@@ -84,8 +84,12 @@ def compare_sets(tables: Mapping[str, Answers], rows: Mapping[str, Rows], *, lev
     first, *others = tables
     keys = [(name, measure) for name in others for measure in (SET_COVERAGE, SET_SIZE)]
     values = {SET_COVERAGE: covered, SET_SIZE: size}
+    bounds = {SET_COVERAGE: 1.0, SET_SIZE: float(max(len(one.classes) for one in sets.values()))}
     tested = [
-        (measure, of_rows((values[measure][name].astype(float) - values[measure][first])[None], level))
+        (
+            measure,
+            of_rows((values[measure][name].astype(float) - values[measure][first])[None], level, bound=bounds[measure]),
+        )
         for name, measure in keys
     ]
     differences = [
