@@ -31,8 +31,8 @@ MEANING = (
 )
 NO_ROWS = "To test each model's coverage, give the number of rows that chose its thresholds (--set-rows, set_rows)."
 FLOOR = (
-    "floor: coverage that sound sets reach in 95% of calibrations with so many rows. p: probability of this coverage or"
-    " less if the true one is the floor."
+    "Floor: coverage that sound sets of one threshold reach in 95% of calibrations with so many rows. Test: probability"
+    " of this coverage or less if the true one is the floor."
 )
 
 
@@ -81,7 +81,7 @@ class SetComparison:
             rows += [
                 ["calibration rows", *[_count(one.calibration_rows) for one in self.models]],
                 ["floor", *[percent(one.floor) if one in known else "" for one in self.models]],
-                ["  p", *[chance(one.p_value) if one in known else "" for one in self.models]],
+                ["  test", *[chance(one.p_value) if one in known else "" for one in self.models]],
             ]
         sentences = [f"- {one.sentence}" for one in self.differences]
         title = f"Conformal sets of level {self.level:g}"
