@@ -102,7 +102,7 @@ def test_one_seed_is_the_paired_t_test_of_rows() -> None:
     assert found.p_value == pytest.approx(expected.pvalue)
     assert (found.lower, found.upper) == pytest.approx(tuple(expected.confidence_interval()))
     same = of_rows(np.zeros((3, 5)))
-    assert (same.mean, same.lower, same.upper, same.p_value, same.seeds) == (0, 0, 0, 1, 3)
+    assert (same.mean, same.lower, same.upper, same.p_value, same.seeds) == (0, None, None, 1, 3)
     with pytest.raises(ValueError, match=r"differences have shape \(4,\); allowed is \(seeds, rows\)"):
         of_rows([1, 2, 3, 4])
 
