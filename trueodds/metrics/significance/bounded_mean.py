@@ -63,14 +63,14 @@ class BoundedMean:
 
     def upper(self, q: float) -> float:
         """Return the upper limit at the level 1 - q."""
-        return -self._mirrored().lower(q)
+        return -self._mirror().lower(q)
 
     def p_value(self) -> float:
         """Return the smallest 1 - level at which the limits with q = (1 - level) / 2 exclude 0."""
-        tails = (float(scipy.special.ndtr(side._score(0.0))) for side in (self, self._mirrored()))
+        tails = (float(scipy.special.ndtr(side._score(0.0))) for side in (self, self._mirror()))
         return min(1.0, 2 * min(tails))
 
-    def _mirrored(self) -> BoundedMean:
+    def _mirror(self) -> BoundedMean:
         return BoundedMean(-self.value_K[::-1], self.count_K[::-1], -self.high, -self.low)
 
     def lower(self, q: float) -> float:

@@ -176,25 +176,27 @@ def sets_of_models(
         check_names("set_rows", rows, models)
     of = {name: rows[name] if isinstance(rows, Mapping) else rows for name in models}
     return {
-        name: _of_model(name, sets[name], labels_N, classes, SetRule.of_level(float(level), _checked(name, of[name])))
+        name: _of_model(
+            name, sets[name], labels_N, classes, SetRule.of_level(float(level), _calibration_rows(name, of[name]))
+        )
         for name in models
     }
 
 
-def check_names(what: str, given: Mapping[str, object], models: Sequence[str]) -> None:
+def check_names(what: str, by_name: Mapping[str, object], models: Sequence[str]) -> None:
     """Check that values by name are those of the models.
 
     Raises:
         ConfigError: A model has none, or a name is none of theirs.
     """
-    for name in given:
+    for name in by_name:
         if name not in models:
             raise ConfigError(f"{what} has {name!r}; the models are {quotes(models)}.{nearest(str(name), models)}")
-    if missing := [name for name in models if name not in given]:
+    if missing := [name for name in models if name not in by_name]:
         raise ConfigError(f"{what} has none of {missing[0]!r}; give those of every model: {quotes(models)}")
 
 
-def _checked(name: str, rows: object) -> int:
+def _calibration_rows(name: str, rows: object) -> int:
     """Return the number of calibration rows; 0 if it is not known."""
     if rows is None:
         return 0
@@ -203,8 +205,8 @@ def _checked(name: str, rows: object) -> int:
     return int(rows)
 
 
-def _of_model(name: str, given: Sets, labels_N: Rows, classes: Sequence[object], rule: SetRule) -> SetRows:
-    inside_NC = _inside(name, given, len(labels_N), classes)
+def _of_model(name: str, sets: Sets, labels_N: Rows, classes: Sequence[object], rule: SetRule) -> SetRows:
+    inside_NC = _inside(name, sets, len(labels_N), classes)
     return SetRows(
         rule=rule,
         classes=tuple(map(str, classes)),
@@ -214,24 +216,24 @@ def _of_model(name: str, given: Sets, labels_N: Rows, classes: Sequence[object],
     )
 
 
-def _inside(name: str, given: Sets, count: int, classes: Sequence[object]) -> npt.NDArray[np.bool_]:
+def _inside(name: str, sets: Sets, count: int, classes: Sequence[object]) -> npt.NDArray[np.bool_]:
     """Return whether each class is in the set of each row."""
     shape = (count, len(classes))
     form = f"give a bool array of shape {shape}, or a list with the classes of each row, such as [[0], [0, 1], []]"
-    if hasattr(given, "dtype") or hasattr(given, "__array__"):
-        array = np.asarray(given)
+    if hasattr(sets, "dtype") or hasattr(sets, "__array__"):
+        array = np.asarray(sets)
         if array.dtype != np.bool_ or array.shape != shape:
             raise ConfigError(f"sets of {name!r} has shape {array.shape} and type {array.dtype}; {form}")
         return array
-    if not isinstance(given, list | tuple):
-        raise ConfigError(f"sets of {name!r} is {type(given).__name__}; {form}")
-    if len(given) != count:
-        raise ConfigError(f"sets of {name!r} has {plural(len(given), 'row')}, and the models {count:,}; {form}")
+    if not isinstance(sets, list | tuple):
+        raise ConfigError(f"sets of {name!r} is {type(sets).__name__}; {form}")
+    if len(sets) != count:
+        raise ConfigError(f"sets of {name!r} has {plural(len(sets), 'row')}, and the models {count:,}; {form}")
     place: dict[Any, int] = {one: k for k, one in enumerate(classes)}
     inside_NC = np.zeros(shape, bool)
-    for n, members in enumerate(given):
+    for n, members in enumerate(sets):
         where = f"sets of {name!r}, row {n + 1:,}"
-        if isinstance(members, str | bytes) or not isinstance(members, Sequence | set | frozenset):
+        if isinstance(members, str | bytes) or not isinstance(members, Sequence | set | frozenset | np.ndarray):
             raise ConfigError(f"{where}: {short(members)} is no list of classes; {form}")
         for member in members:
             is_name = isinstance(member, str | int | float | np.generic) and not isinstance(member, bool)

@@ -223,7 +223,7 @@ def compare(
 
 
 def _with_sets(
-    compared: ModelComparison,
+    comparison: ModelComparison,
     sets: Mapping[str, Sets] | None,
     level: float | None,
     rows: int | Mapping[str, int] | None,
@@ -235,10 +235,10 @@ def _with_sets(
         given = f"set_level {level}" if level is not None else f"set_rows {rows}" if rows is not None else ""
         if given:
             raise ConfigError(f"{given} without sets: give the sets of each model, such as sets={{'a': ..., 'b': ...}}")
-        return compared
-    names = [one.name for one in compared.models]
+        return comparison
+    names = [one.name for one in comparison.models]
     of_models = sets_of_models(sets, names, labels_N, classes, level=level, rows=rows)
-    return dataclasses.replace(compared, sets=compare_sets(of_models, level=compared.level))
+    return dataclasses.replace(comparison, sets=compare_sets(of_models, level=comparison.level))
 
 
 def of_nets(
