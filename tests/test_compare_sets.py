@@ -199,7 +199,7 @@ def test_sets_that_cannot_be_compared_say_which_row() -> None:
         ({"sets": lists | {"b": [[0], "01", [], []]}, **one}, "sets of 'b', row 2: .* is no list of classes"),
     ):
         with pytest.raises(ConfigError, match=words):
-            trueodds.compare(models, y_N, **given)  # type: ignore[arg-type]
+            trueodds.compare(models, y_N, **given)
     nets = {name: np.stack([p_NC, p_NC]) for name, p_NC in models.items()}
     with pytest.raises(ConfigError, match="2 nets of each model, and sets; give one net of each"):
         trueodds.compare(nets, y_N, sets=sets, set_level=0.9)

@@ -115,6 +115,6 @@ def _saddlepoint(a_K: Array, n_K: Array) -> float:
     s = float(scipy.optimize.brentq(slope, *ends, xtol=1e-15, rtol=1e-13))
     r = math.copysign(math.sqrt(max(2 * float(n_K @ np.log1p(-a_K * s)), 0.0)), s)
     if abs(r) < 1e-4:  # the limit at s = 0
-        return r + float(n_K @ a_K**3) / 3 / float(n_K @ a_K**2) ** 1.5
+        return r + float(n_K @ a_K**3) / 3 / math.sqrt(n_K @ a_K**2) ** 3
     u = s * math.sqrt(float(n_K @ np.square(a_K / (1 - a_K * s))))
     return r + math.log(u / r) / r

@@ -143,8 +143,9 @@ def of_rows(
     mean, largest, q = float(d_N.mean()), float(np.abs(d_SN).max()), (1 - level) / 2
     if largest == 0:
         share = 1 - q ** (1 / rows)
-        limits = (None, None) if bound is None else (-bound * share, bound * share)
-        return Difference(0.0, seeds, *limits, 1.0, None, None, rows, 0, share)
+        half = None if bound is None else bound * share
+        lower = None if half is None else -half
+        return Difference(0.0, seeds, lower, half, 1.0, rows=rows, differing=0, most_differing=share)
     d_N = np.where(np.abs(d_N - mean) <= SAME * largest, mean, d_N)
     low, high = _around(mean, min(-largest, unseen[0]), max(largest, unseen[1]), bound)
     students = of_estimates(mean_S, float(d_N.var(ddof=1)) / rows, rows - 1, level)

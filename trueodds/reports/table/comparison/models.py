@@ -218,8 +218,8 @@ def compare(
     if compared.seeds > 1:
         raise ConfigError(f"{compared.seeds} nets of each model, and sets; give one net of each: N x C probabilities")
     named = labels if classes is None else label_indices(labels, classes, shape[1])
-    names = range(shape[1]) if classes is None else classes
-    return _with_sets(compared, sets, set_level, set_rows, check_labels(named, *shape), names)
+    columns = range(shape[1]) if classes is None else classes
+    return _with_sets(compared, sets, set_level, set_rows, check_labels(named, *shape), columns)
 
 
 def _with_sets(
