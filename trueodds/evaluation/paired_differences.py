@@ -188,7 +188,9 @@ class TestedDifference:
             return f"no difference from {theirs} in {d.rows:,} rows: {share}"
         few = ""
         if d.differing is not None and d.rows:
-            few = f"; {d.differing:,} of {d.rows:,} rows differ" if d.differing < d.rows else "; few rows decide it"
+            few = (
+                f"; {d.differing:,} of {d.rows:,} rows differ" if d.differing < d.rows else "; a few rows may decide it"
+            )
         if self.is_real:
             return f"{'lower' if d.mean < 0 else 'higher'} than {theirs}{few}"
         verdict = f"not told from {theirs}: chance explains it{few}"

@@ -38,9 +38,11 @@ class BoundedMean:
         variable. Learned-Miller and Thomas 2019, A new confidence interval for the mean of a bounded random variable.
 
     Examples:
-        >>> limits = BoundedMean.of([1, 1, 1, 0, 0, 0, 0, 0, 0, 0], -1, 1).limits(0.025)
-        >>> BoundedMean.of([1] * 10, -1, 1).p_value() == 2 * 0.5**10
-        True
+        >>> lower, upper = BoundedMean.of([1] * 3 + [0] * 7, 0, 1).limits(0.025)
+        >>> round(lower, 4), round(upper, 4)
+        (0.0667, 0.6525)
+        >>> round(BoundedMean.of([1] * 10, -1, 1).p_value() * 2**10, 9)
+        2.0
     """
 
     value_K: Array

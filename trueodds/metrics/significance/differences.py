@@ -80,7 +80,7 @@ def of_seeds(differences_S: npt.ArrayLike, level: float = 0.95) -> Difference:
     Examples:
         >>> round(of_seeds([1.0, 2.0, 3.0]).p_value, 3)
         0.074
-        >>> of_seeds([1.0, 1.0, 1.0]).p_value
+        >>> round(of_seeds([1.0, 1.0, 1.0]).p_value, 3)
         0.25
     """
     d_S = np.asarray(differences_S, np.float64)

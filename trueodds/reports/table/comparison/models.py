@@ -185,7 +185,7 @@ def compare(
         >>> one, other = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]] * 40, [[0.7, 0.3], [0.6, 0.4], [0.4, 0.6]] * 40
         >>> comparison = trueodds.compare({"a": one, "b": other}, [0, 0, 1] * 40)
         >>> print(comparison.differences[1].sentence)
-        b: NLL +0.2310 [+0.2208, +0.2413], higher than a's (p 3e-76).
+        b: NLL +0.2310 [+0.1991, +0.2630], higher than a's; a few rows may decide it (p 5.1e-14).
     """
     reports = _reports_of(models)
     if reports is not None:
