@@ -73,14 +73,21 @@ def main() -> None:
     calibrator = trueodds.fit(logits(x_NF[120:520]), y_N[120:520], "temperature")
     own_NC, own_N = calibrator(logits(x_NF[520:1020])), y_N[520:1020]
     test_NF, test_N = x_NF[1020:], y_N[1020:]
+    test_NC, inside = calibrator(logits(test_NF)), {}
     for method in ("lac", "aps", "class"):
         rule = conformal.fit(own_NC, own_N, method).at(LEVEL)
-        found = conformal.measure(rule, calibrator(logits(test_NF)), test_N)
+        inside[method] = rule.sets(test_NC)
+        found = conformal.measure(rule, test_NC, test_N)
         lower, upper = found.interval()
         print(
             f"{method}: {found.coverage:.1%} of {found.rows} sets hold the digit ({lower:.1%} to {upper:.1%}),"
             f" {found.mean_size:.2f} digits a set; sound ones cover at least {min(rule.floors):.1%}"
         )
+
+    one_threshold = {method: inside[method] for method in ("lac", "aps")}  # "class" has one for each digit
+    models = dict.fromkeys(one_threshold, test_NC)  # one model; only its sets differ
+    compared = trueodds.compare(models, test_N, sets=one_threshold, set_level=LEVEL, set_rows=len(own_N))
+    print(compared.sets)
 
     rule = conformal.fit(own_NC, own_N, "lac").at(LEVEL)
     with service() as client:

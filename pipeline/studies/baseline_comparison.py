@@ -129,15 +129,17 @@ def _log_ratios(ours: Sequence[Row], theirs: Sequence[Row]) -> list[float]:
 def _time(name: str, difference: Difference, adjusted_p: float | None, tests: int) -> str:
     """Return the ratio of times in words."""
     about = f"{name}: {math.exp(difference.mean):.2f} times the baseline's time"
-    if adjusted_p is None or difference.lower is None or difference.upper is None:
+    if adjusted_p is None:
         return f"{about} (one seed; other runs may differ)."
+    seeds = f"{difference.seeds} seeds"
+    if difference.lower is None or difference.upper is None:
+        return f"{about}, no difference in {seeds} (p {adjusted_p:.2g})."
     low, high = (math.exp(end) for end in (difference.lower, difference.upper))
     verdict = f"{'faster' if difference.mean < 0 else 'slower'} than the baseline"
     if adjusted_p >= LEVEL:
         verdict = "not significantly different from the baseline's"
         if (seen := difference.detectable(LEVEL / tests)) is not None:
             verdict += f"; a ratio of {math.exp(seen):.3g} would be detected in 80% of repetitions"
-    seeds = f"{difference.seeds} seeds"
     return f"{about} [{low:.2f}, {high:.2f}], {verdict} (p {adjusted_p:.2g} after Holm's correction; {seeds})."
 
 

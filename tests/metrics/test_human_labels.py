@@ -201,7 +201,8 @@ def test_interval_at_the_ends() -> None:
     alone = samplewise_interval([[0.9, 0.1]], [[4, 1]])
     assert (alone.lower, alone.upper) == (0, 2)
     same = samplewise_interval([[0.9, 0.1]] * 5, [[4, 1]] * 5)
-    assert same.lower == same.upper == pytest.approx(0.2)
+    others = 1 - 0.025 ** (1 / 5)  # the exact binomial limit of the share of rows at another distance
+    assert (same.lower, same.upper) == pytest.approx((0.2 * (1 - others), 0.2 + 1.8 * others))
     even = samplewise_interval([[0.9, 0.1], [0.7, 0.3]] * 50, [[5, 5]] * 100)  # no skewness: Student's
     assert even.upper - even.error == pytest.approx(even.error - even.lower)
     wild = samplewise_interval([[1.0, 0.0]] * 3 + [[0.0, 1.0]], [[1, 0]] * 4)

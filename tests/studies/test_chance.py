@@ -12,7 +12,7 @@ from scipy import stats
 
 from benchmarks.evidence import calibration_differences
 from pipeline.config import Evaluation
-from pipeline.studies.baseline_comparison import cohens_d, over_seeds
+from pipeline.studies.baseline_comparison import _time, cohens_d, over_seeds
 from pipeline.studies.measuring import is_plug_in
 from trueodds.calibrators import Identity
 from trueodds.evaluation.measurement import measure
@@ -102,7 +102,7 @@ def test_one_seed_is_the_paired_t_test_of_rows() -> None:
     assert found.p_value == pytest.approx(expected.pvalue)
     assert (found.lower, found.upper) == pytest.approx(tuple(expected.confidence_interval()))
     same = of_rows(np.zeros((3, 5)))
-    assert (same.mean, same.lower, same.upper, same.p_value, same.seeds) == (0, 0, 0, 1, 3)
+    assert (same.mean, same.lower, same.upper, same.p_value, same.seeds) == (0, None, None, 1, 3)
     with pytest.raises(ValueError, match=r"differences have shape \(4,\); allowed is \(seeds, rows\)"):
         of_rows([1, 2, 3, 4])
 
@@ -137,3 +137,14 @@ def test_what_is_a_plug_in_estimate() -> None:
                 "refinement_nll", "temperature", "seconds",
                 "squared_calibration_error"} & estimates  # fmt: skip
     assert is_plug_in("val_ece") and is_plug_in("val_adaptive_ece_l2") and not is_plug_in("val_error_rate")
+
+
+def test_equal_times_of_all_seeds_are_no_certain_ratio() -> None:
+    """Two runs of the same number of seconds, and two that are both twice as long: a sign test cannot tell them."""
+    assert (
+        _time("s", of_seeds([0.0, 0.0]), 1.0, 1) == "s: 1.00 times the baseline's time, no difference in 2 seeds (p 1)."
+    )
+    twice = of_seeds([math.log(2)] * 2)
+    low, high = (2 ** (1 + sign * 2 * (1 - 0.025**0.5)) for sign in (-1, 1))
+    expected = f"s: 2.00 times the baseline's time [{low:.2f}, {high:.2f}], not significantly different"
+    assert _time("s", twice, twice.p_value, 1).startswith(expected)

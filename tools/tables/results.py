@@ -42,6 +42,7 @@ COMMANDS = {
     "rounding": "python -m benchmarks.evidence.rounding --runs 250 --streams 60 --splits 3 --records FOLDER",
     "significance": "python -m benchmarks.evidence.significance",
     "calibration_differences": "python -m benchmarks.evidence.calibration_differences",
+    "rare_differences": "python -m benchmarks.evidence.rare_differences",
     "slices": "python -m benchmarks.evidence.slices",
     "audit": "python -m benchmarks.evidence.audit",
     "decision_models": "python -m benchmarks.evidence.decision_models --data FOLDER",

@@ -129,12 +129,12 @@ def form_of(arguments: argparse.Namespace) -> Form:
 
 
 def rule_of_sets(arguments: argparse.Namespace) -> SetRule | None:
-    """Return the rule of the sets of --set-level; None without it. Not every command has --set-rows.
+    """Return the rule of the sets of --set-level and --set-rows; None without them.
 
     Raises:
         OptionsError: The level is not in (0, 1), or the number of rows is not positive or given without a level.
     """
-    level, rows = arguments.set_level, getattr(arguments, "set_rows", None)
+    level, rows = arguments.set_level, arguments.set_rows
     if rows is not None and level is None:
         raise OptionsError(
             f"--set-rows {rows} without --set-level: give the level of the sets, such as --set-level 0.9"

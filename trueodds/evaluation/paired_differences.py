@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.metrics.significance.differences import Difference, holm, of_rows
+from trueodds.metrics.significance.differences import FEW, Difference, holm, of_rows
 from trueodds.metrics.significance.squared_error import squared_calibration_difference
 from trueodds.sums.inputs import Array
 from trueodds.sums.losses import brier_of, nll_of, rounded_losses
@@ -53,6 +53,8 @@ class RowScores:
     """Probability whose calibration is evaluated."""
     correct_N: npt.NDArray[np.bool_]
     """Whether the event of that probability occurred."""
+    most_brier: float = 2.0
+    """Largest possible Brier score: 2 over all classes, 1 of a single probability."""
 
     @classmethod
     def of_probabilities(
@@ -77,15 +79,24 @@ class RowScores:
         nll_N, _, brier_N = losses_of_positive(confidence_N, correct_N, resolution)
         nll_N = nll_N if resolution.has_nll else np.full(len(nll_N), np.nan)
         read_N = resolution.confidence(confidence_N)
-        return cls((~correct_N).astype(np.float64), nll_N, brier_N, read_N, correct_N)
+        return cls((~correct_N).astype(np.float64), nll_N, brier_N, read_N, correct_N, 1.0)
 
     @classmethod
     def of_positive(cls, p_N: Array, positive_N: npt.NDArray[np.bool_], resolution: Resolution = EXACT) -> RowScores:
         """Score p(positive) in [0, 1]. The error is that of the more probable class."""
         of_p = cls.of_confidence(p_N, positive_N, resolution)
-        return cls(
-            ((p_N > 0.5) != positive_N).astype(np.float64), of_p.nll_N, of_p.brier_N, of_p.confidence_N, positive_N
-        )
+        return replace(of_p, error_N=((p_N > 0.5) != positive_N).astype(np.float64))
+
+    @property
+    def is_rare(self) -> bool:
+        """Whether fewer than 20 rows had one of the two outcomes, so that most of their costs were not seen."""
+        right = int(np.count_nonzero(self.correct_N))
+        return min(right, len(self.correct_N) - right) < FEW
+
+    def if_otherwise(self, measure: str) -> Array:
+        """Compute NLL or Brier score of each row if its outcome were the other one, from the confidence alone."""
+        rest_N = np.where(self.correct_N, 1 - self.confidence_N, self.confidence_N)
+        return nll_of(rest_N) if measure == NLL else self.most_brier * (1 - rest_N) ** 2
 
 
 def differences(
@@ -99,15 +110,35 @@ def differences(
     confirm that difference.
     """
 
-    def rows(of: str) -> Difference:
-        return of_rows(np.stack([getattr(one, of) - getattr(two, of) for one, two in pairs]), level)
-
     pairs = list(zip(ours, theirs, strict=True))
     one, other = ([(net.confidence_N, net.correct_N) for net in nets] for nets in (ours, theirs))
     squared = squared_calibration_difference(one, other, bins=bins, level=level)
     known = not any(np.isnan(net.nll_N).any() for net in (*ours, *theirs))
-    of_nll = {NLL: rows("nll_N")} if known else {}
-    return {ERROR: rows("error_N"), **of_nll, BRIER: rows("brier_N"), SQUARED: squared}
+    measures = (ERROR, NLL, BRIER) if known else (ERROR, BRIER)
+    return {**{measure: score_difference(pairs, measure, level) for measure in measures}, SQUARED: squared}
+
+
+def score_difference(pairs: Sequence[tuple[RowScores, RowScores]], measure: str, level: float = 0.95) -> Difference:
+    """Test error, NLL or Brier score of pairs of nets, one pair for each seed (`of_rows`).
+
+    If fewer than 20 rows had one of the two outcomes, rows that were not drawn may cost as much as the root mean square
+    of what the drawn ones would have cost otherwise.
+    """
+
+    def of(net: RowScores) -> Array:
+        return {ERROR: net.error_N, NLL: net.nll_N, BRIER: net.brier_N}[measure]
+
+    unseen = (0.0, 0.0)
+    if measure != ERROR and any(net.is_rare for pair in pairs for net in pair):
+        other_SN = np.stack([one.if_otherwise(measure) - two.if_otherwise(measure) for one, two in pairs])
+        unseen = -_root_mean_square(np.minimum(other_SN, 0)), _root_mean_square(np.maximum(other_SN, 0))
+    most_brier = max(net.most_brier for pair in pairs for net in pair)
+    bound = {ERROR: 1.0, BRIER: most_brier}.get(measure)
+    return of_rows(np.stack([of(one) - of(two) for one, two in pairs]), level, bound=bound, unseen=unseen)
+
+
+def _root_mean_square(values: Array) -> float:
+    return float(np.sqrt(np.square(values).mean()))
 
 
 @dataclass(frozen=True)
@@ -139,19 +170,35 @@ class TestedDifference:
         """
         d = self.difference
         scale, unit, digits = SCALES[self.measure]
-        low, high = (f"{scale * (value or 0.0):+.{digits}f}" for value in (d.lower, d.upper))
-        verdict = f"{'lower' if d.mean < 0 else 'higher'} than {theirs}"
-        if not self.is_real:
-            verdict = f"not told from {theirs}: chance explains it"
-            if float(low) == float(high) == 0:
-                verdict = f"the same as {theirs}"
-            elif self.detectable is not None:
-                seen = f"{scale * self.detectable:.{digits}f}{unit}"
-                verdict += f"; a difference of {seen} would have been seen in 80% of repetitions"
+        limits = ""
+        if d.lower is not None and d.upper is not None:
+            low, high = (f"{scale * value + 0.0:+.{digits}f}" for value in (d.lower, d.upper))
+            limits = f" [{low}, {high}]"
+        verdict = self._verdict(theirs)
         nets = f"; {d.seeds} seeds" if d.seeds > 1 else f"; {ONE_SEED}"
         p = f"p {self.adjusted_p:.2g}" + " after Holm's correction" * correction
         about = f"{ours}: {WORDS[self.measure]} {scale * d.mean:+.{digits}f}{unit}"
-        return f"{about} [{low}, {high}], {verdict} ({p}{nets * seeds})."
+        return f"{about}{limits}, {verdict} ({p}{nets * seeds})."
+
+    def _verdict(self, theirs: str) -> str:
+        """Return what is known of the difference: its sign, or what would have been seen."""
+        d = self.difference
+        if d.differing == 0 and d.rows and d.most_differing is not None:
+            share = f"at most {100 * d.most_differing:.2f}% of all rows differ"
+            return f"no difference from {theirs} in {d.rows:,} rows: {share}"
+        few = ""
+        if d.differing is not None and d.rows:
+            few = (
+                f"; {d.differing:,} of {d.rows:,} rows differ" if d.differing < d.rows else "; a few rows may decide it"
+            )
+        if self.is_real:
+            return f"{'lower' if d.mean < 0 else 'higher'} than {theirs}{few}"
+        verdict = f"not told from {theirs}: chance explains it{few}"
+        if self.detectable is not None:
+            scale, unit, digits = SCALES[self.measure]
+            seen = f"{scale * self.detectable:.{digits}f}{unit}"
+            verdict += f"; a difference of {seen} would have been seen in 80% of repetitions"
+        return verdict
 
 
 def adjust_p_values(differences: Sequence[tuple[str, Difference]]) -> list[TestedDifference]:

@@ -107,7 +107,8 @@ def samplewise_interval(
 
     The upper t gives the lower limit and the lower t the upper limit. Both are cut to the possible range of distances.
     The accuracy is that of the bootstrap-t over rows, without drawing. A single row has no spread, so its interval is
-    the whole range.
+    the whole range. n equal distances have none either. They limit the share of other distances to 1 - q^(1/n), with q
+    = (1 - level) / 2, and the interval has such a share at either end of the range.
 
     Args:
         probabilities_NC: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; each row sums to 1.
@@ -137,7 +138,8 @@ def samplewise_interval(
         return SamplewiseInterval(mean, 0.0, most, level)
     spread = float(away_N.std(ddof=1))
     if spread <= 1e-12 * mean or spread == 0:
-        return SamplewiseInterval(mean, mean, mean, level)
+        others = 1 - ((1 - level) / 2) ** (1 / n)
+        return SamplewiseInterval(mean, mean * (1 - others), mean + (most - mean) * others, level)
     skewness = float((((away_N - mean) / away_N.std()) ** 3).mean())
     t = float(scipy.special.stdtrit(n - 1, (1 + level) / 2))
     below, above = (spread / n**0.5 * _unskew(side, skewness, n) for side in (t, -t))

@@ -53,6 +53,11 @@ class Nets:
         """Number of rows, N."""
         return int(self.confidence_SN.shape[1])
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether all confidences are 0 or 1."""
+        return bool(((self.confidence_SN == 0) | (self.confidence_SN == 1)).all())
+
     @cached_property
     def count_SB(self) -> Array:
         """Number of rows in each bin."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from trueodds.metrics.scores import Predictions, as_sums
+from trueodds.metrics.significance.bounded_mean import BoundedMean
 from trueodds.metrics.significance.differences import Difference, of_estimates
 from trueodds.metrics.significance.nets import Nets, Seed
 from trueodds.sums.inputs import Array, check_level
@@ -58,9 +61,10 @@ def squared_calibration_error(
     widths of confidence, fixed before the labels are seen. Errors of opposite sign within a bin cancel. So the estimand
     is the binned error, which is at most the squared error over single confidences.
 
-    The interval is T plus and minus the wider of two widths. One is the quantile of `|T|` when labels are drawn from
-    the confidences, because T has no normal limit for a calibrated model. The other is Student's, with the variance of
-    the delete-one jackknife, which is too large on average (Efron and Stein 1981). The p-value is the share of drawn
+    The interval is T plus and minus the widest of three widths. One is the quantile of `|T|` when labels are drawn from
+    the confidences, because T has no normal limit for a calibrated model. Another is Student's, with the variance of
+    the delete-one jackknife, which is too large on average (Efron and Stein 1981). If all confidences are 0 or 1, the
+    third is that of the exact binomial limits of the share of wrong rows. The p-value is the share of drawn
     values that are as large. Its null, a calibrated model, needs no jackknife. So the p-value may be small although the
     interval contains 0.
 
@@ -91,7 +95,7 @@ def squared_calibration_error(
     predictions, labels_N = as_rows(predictions, labels_N, classes)
     net = Nets.of([_rows(predictions, labels_N)], bins)
     null_R = net.null()
-    found = with_wider_interval(net.values_S, net.left_out_SN, null_R, level)
+    found = with_wider_interval(net.values_S, net.left_out_SN, null_R, level, (net,))
     assert found.lower is not None and found.upper is not None
     p_value = (1 + int((null_R >= found.mean - ROUNDING).sum())) / (1 + len(null_R))
     return SquaredCalibrationError(found.mean, found.lower, found.upper, p_value)
@@ -104,17 +108,18 @@ def squared_calibration_difference(
 
     The estimate is the mean over seeds of T_one - T_other, with T as in `squared_calibration_error`. Seed s of one
     method is paired with seed s of the other, and row n with row n. The null is that both estimands are equal. The
-    interval is the difference plus and minus the wider of two widths:
+    interval is the difference plus and minus the widest of these:
 
     - The quantile of `|difference|` if both methods are calibrated and labels are drawn from their confidences. One
       uniform number per row decides for all seeds of a method, which makes their labels as similar as possible. The
       labels of the two methods are independent. Both choices make the width larger than the true dependence of the
       rows would.
+    - The width of the exact binomial limits of the share of wrong rows, if a method's confidences are all 0 or 1.
     - Student's width, with the delete-one jackknife over rows and, for several seeds, the variance over seeds:
       se^2 = Var_s(T_one,s - T_other,s) / S + the jackknife's variance, with the degrees of freedom of Welch and
       Satterthwaite.
 
-    The p-value is the larger of the two. With one seed the result is about two nets, not about two methods.
+    The p-value is the largest of theirs. With one seed the result is about two nets, not about two methods.
 
     Args:
         one: Confidences and correctness of each seed, a sequence of pairs of arrays of shape (N,).
@@ -154,17 +159,24 @@ def null_of(first: Nets, second: Nets) -> Array:
 
 def difference(first: Nets, second: Nets, null_R: Array, level: float = 0.95) -> Difference:
     """Test like `squared_calibration_difference`, with draws of `null_of`."""
-    return with_wider_interval(first.values_S - second.values_S, first.left_out_SN - second.left_out_SN, null_R, level)
+    differences_S, left_out_SN = first.values_S - second.values_S, first.left_out_SN - second.left_out_SN
+    return with_wider_interval(differences_S, left_out_SN, null_R, level, (first, second))
 
 
-def with_wider_interval(values_S: Array, left_out_SN: Array, null_R: Array, level: float) -> Difference:
-    """Return an estimate with the wider of its two widths.
+def with_wider_interval(
+    values_S: Array, left_out_SN: Array, null_R: Array, level: float, nets: Sequence[Nets] = ()
+) -> Difference:
+    """Return an estimate with the widest of its widths.
+
+    Neither the null nor the jackknife has a spread if all confidences are 0 or 1 and few rows are wrong. So the width
+    is at least that of the exact binomial limits of the share of wrong rows (`_certain_width`).
 
     Args:
         values_S: Estimate of each seed.
         left_out_SN: Estimate of each seed without row n.
         null_R: Draws of the mean over seeds if all nets are calibrated.
         level: Confidence level of the interval.
+        nets: The nets of each method.
     """
     check_level(level)
     rows = left_out_SN.shape[1]
@@ -173,8 +185,11 @@ def with_wider_interval(values_S: Array, left_out_SN: Array, null_R: Array, leve
     found = of_estimates(values_S, variance, rows - 1, level)
     assert found.error is not None and found.lower is not None and found.p_value is not None
     far_R = np.abs(null_R)
+    certain = [net for net in nets if net.is_certain]
     half = max(found.mean - found.lower, float(np.quantile(far_R, level, method="higher")))
+    half = max(half, _certain_width(certain, level))
     p_value = (1 + int((far_R >= abs(found.mean) - ROUNDING).sum())) / (1 + len(far_R))
+    p_value = max(p_value, _certain_p_value(certain, abs(found.mean)))
     return Difference(
         found.mean,
         found.seeds,
@@ -184,6 +199,35 @@ def with_wider_interval(values_S: Array, left_out_SN: Array, null_R: Array, leve
         max(found.error, float(null_R.std())),
         found.freedom,
     )
+
+
+def _certain_width(certain: Sequence[Nets], level: float) -> float:
+    """Return the largest distance of T from the estimands of nets whose confidences are all 0 or 1, added up.
+
+    With the share e of wrong rows, the estimand is e^2 if all confidences are equal, and otherwise between e^2 and e.
+    The share has the limits of Clopper and Pearson. Seeds are averaged.
+    """
+    width = 0.0
+    for net in certain:
+        is_one = np.ptp(net.confidence_SN) == 0
+        for value, wrong_N in zip(net.values_S, np.abs(net.confidence_SN - net.correct_SN), strict=True):
+            lower, upper = BoundedMean.of(wrong_N, 0.0, 1.0).limits((1 - level) / 2)
+            width += max(value - lower**2, (upper**2 if is_one else upper) - value) / len(net.values_S)
+    return float(width)
+
+
+def _certain_p_value(certain: Sequence[Nets], size: float) -> float:
+    """Return the smallest 1 - level at which `_certain_width` is below the size of the difference; 0 without nets."""
+    if not certain:
+        return 0.0
+
+    def excess(log_p: float) -> float:
+        return _certain_width(certain, -math.expm1(log_p)) - size
+
+    ends = math.log(1e-12), math.log(1 - 1e-6)
+    if excess(ends[1]) >= 0:
+        return 1.0
+    return 0.0 if excess(ends[0]) < 0 else math.exp(scipy.optimize.brentq(excess, *ends, xtol=1e-9))
 
 
 def _rows(predictions: Predictions, labels_N: npt.ArrayLike | None) -> tuple[Array, npt.NDArray[np.bool_]]:

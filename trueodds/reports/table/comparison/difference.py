@@ -17,12 +17,17 @@ class ComparedDifference:
     measure: str
     """One of error_rate, nll, brier, squared_calibration_error, set_coverage or set_size."""
     value: float
-    lower: float
-    upper: float
+    lower: float | None
+    """Lower limit. With `upper`: None if no row differs and the measure has no largest value, such as the NLL."""
+    upper: float | None
     p_value: float
     """p-value after Holm's correction for the number of models compared with the first."""
     detectable: float | None
-    """Difference that would be significant in 80% of repetitions."""
+    """Difference that would be significant in 80% of repetitions. None if too few rows differ to tell."""
+    differing: int | None = None
+    """Number of rows that differ in this measure, if they are few."""
+    most_differing: float | None = None
+    """Upper limit of the share of all rows that differ, if none of these do."""
     sentence: str
 
     @classmethod
@@ -30,14 +35,13 @@ class ComparedDifference:
         """Return a tested difference with its sentence.
 
         Args:
-            test: The difference, which has an interval.
+            test: The difference.
             model: Name of the model.
             baseline: Name of the first model.
             models: Number of models, the first one too.
             seeds: Number of seeds of each.
         """
         d = test.difference
-        assert d.lower is not None and d.upper is not None
         return cls(
             model=model,
             baseline=baseline,
@@ -47,5 +51,7 @@ class ComparedDifference:
             upper=d.upper,
             p_value=test.adjusted_p,
             detectable=test.detectable,
+            differing=d.differing,
+            most_differing=d.most_differing,
             sentence=test.sentence(model, f"{baseline}'s", correction=models > 2, seeds=seeds > 1),
         )

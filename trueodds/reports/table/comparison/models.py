@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from trueodds.errors import ConfigError
 from trueodds.evaluation.paired_differences import ONE_SEED, SQUARED, RowScores, adjust_p_values, differences
 from trueodds.metrics.significance.nets import FEWEST, Nets
 from trueodds.reports.resolution import read_as_words
+from trueodds.reports.table.comparison.compared_sets import SetComparison, Sets, compare_sets, sets_of_models
 from trueodds.reports.table.comparison.difference import ComparedDifference
 from trueodds.reports.table.evaluation import CalibrationReport
 from trueodds.reports.words import align, decimal, percent
@@ -24,9 +25,6 @@ from trueodds.sums.rounding import Given, Resolution, checked_rows, resolution_o
 from trueodds.sums.sums import CalibrationSums
 from trueodds.sums.two_columns import label_indices
 from trueodds.texts import plural
-
-if TYPE_CHECKING:
-    from trueodds.reports.table.comparison.compared_sets import SetComparison
 
 CROWDED = 0.9
 """Share of a model's rows in one bin from which on a note says so."""
@@ -93,7 +91,7 @@ class ModelComparison:
     differences: list[ComparedDifference]
     notes: list[str]
     sets: SetComparison | None = None
-    """Comparison of conformal sets, if the tables have them and their level is given."""
+    """Comparison of conformal sets, if they are given with their level."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return all numbers as a dict that JSON can hold."""
@@ -145,6 +143,9 @@ def compare(
     bins: int = 15,
     level: float = 0.95,
     resolution: Given = None,
+    sets: Mapping[str, Sets] | None = None,
+    set_level: float | None = None,
+    set_rows: int | Mapping[str, int] | None = None,
 ) -> ModelComparison:
     """Compare models on the same rows, each with the first: error, NLL, Brier score, squared calibration error.
 
@@ -162,13 +163,19 @@ def compare(
         resolution: Step of rounded probabilities, such as 0.01, or "exact". None: the step of each
             model is inferred if its rows do not sum to 1; else exact. Leave it out with reports, which have their own.
             Steps above 0.02 have no NLL.
+        sets: Conformal sets of each model by name, with `set_level`: a bool array N x C, or a list with the classes of
+            each row, as names with `classes` and otherwise as indices. Their coverage and size are compared too.
+        set_level: Level that the sets should cover, inside (0, 1).
+        set_rows: Number of rows that chose the thresholds of the sets, of all models or by name. A test of each model's
+            coverage allows for it. None: not known.
 
     Returns:
         The figures of each model, and its differences from the first.
 
     Raises:
         ConfigError: There are fewer than two models or three rows, the shapes differ, or a label is not a class. Or
-            reports are of other rows, or come with labels or classes. The message states what is missing.
+            reports are of other rows, or come with labels or classes. Or sets come without a level, are not of these
+            models and rows, or hold something that is not a class. The message states what is missing.
         ValueError: Probabilities or labels are invalid, bins do not divide 3,000, or level is outside (0, 1).
 
     References:
@@ -178,7 +185,7 @@ def compare(
         >>> one, other = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]] * 40, [[0.7, 0.3], [0.6, 0.4], [0.4, 0.6]] * 40
         >>> comparison = trueodds.compare({"a": one, "b": other}, [0, 0, 1] * 40)
         >>> print(comparison.differences[1].sentence)
-        b: NLL +0.2310 [+0.2208, +0.2413], higher than a's (p 3e-76).
+        b: NLL +0.2310 [+0.1991, +0.2630], higher than a's; a few rows may decide it (p 5.1e-14).
     """
     reports = _reports_of(models)
     if reports is not None:
@@ -186,7 +193,12 @@ def compare(
             raise ConfigError(
                 "reports hold their labels, classes and resolution; give none with them: compare([one, other])"
             )
-        return of_nets(_nets_of_reports(reports), bins=bins, level=level, notes=[OF_REPORTS])
+        of_reports = _nets_of_reports(reports)
+        compared = of_nets(of_reports, bins=bins, level=level, notes=[OF_REPORTS])
+        one = next(iter(reports.values()))
+        names = (one.rows.classes if one.rows else None) or range(one.classes)
+        labels_N = one.rows.labels_N if one.rows else np.zeros(0, np.intp)
+        return _with_sets(compared, sets, set_level, set_rows, labels_N, names)
     if labels is None or not isinstance(models, Mapping):
         given = f"models is {type(models).__name__}, {'without' if labels is None else 'with'} labels"
         allowed = "give {'a': p_NC, 'b': q_NC} and the labels, or reports of trueodds.report: [one, other]"
@@ -199,7 +211,34 @@ def compare(
         read_as = resolution_of(_two_axes(array), resolution)
         nets[name] = [_net(one, labels, classes, read_as) for one in (array if array.ndim == 3 else [array])]
         notes += [f"{name}: {read_as_words(read_as)}"] if read_as.words else []
-    return of_nets(nets, bins=bins, level=level, notes=notes)
+    compared = of_nets(nets, bins=bins, level=level, notes=notes)
+    if sets is None and set_level is None and set_rows is None:
+        return compared
+    shape = _two_axes(next(iter(arrays.values()))).shape
+    if compared.seeds > 1:
+        raise ConfigError(f"{compared.seeds} nets of each model, and sets; give one net of each: N x C probabilities")
+    named = labels if classes is None else label_indices(labels, classes, shape[1])
+    columns = range(shape[1]) if classes is None else classes
+    return _with_sets(compared, sets, set_level, set_rows, check_labels(named, *shape), columns)
+
+
+def _with_sets(
+    comparison: ModelComparison,
+    sets: Mapping[str, Sets] | None,
+    level: float | None,
+    rows: int | Mapping[str, int] | None,
+    labels_N: npt.NDArray[np.intp],
+    classes: Sequence[object],
+) -> ModelComparison:
+    """Add the comparison of the sets, if there are any."""
+    if sets is None:
+        given = f"set_level {level}" if level is not None else f"set_rows {rows}" if rows is not None else ""
+        if given:
+            raise ConfigError(f"{given} without sets: give the sets of each model, such as sets={{'a': ..., 'b': ...}}")
+        return comparison
+    names = [one.name for one in comparison.models]
+    of_models = sets_of_models(sets, names, labels_N, classes, level=level, rows=rows)
+    return dataclasses.replace(comparison, sets=compare_sets(of_models, level=comparison.level))
 
 
 def of_nets(
