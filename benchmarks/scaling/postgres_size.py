@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -37,6 +38,8 @@ from trueodds.metrics import softmax
 RESULT = RESULTS / "postgres_size.json"
 CLASSES, SMALL, CHUNK = 10, 10**5, 10**6
 BATCH, CALLS, SEVERAL = 200, 50, 100
+HOUR_S = 3600
+"""The longest statement of a fill: VACUUM of everything."""
 TAKEN = 20_000
 """Answers that retention and the archive take, at every size."""
 BYTES = 500
@@ -97,6 +100,8 @@ async def fill(connection: Any, rows: int) -> float:
         place = START, MONTHS * MONTH_MS, rows, first, min(first + CHUNK, rows)
         await connection.execute(_FILL, *place, predicted, some.raw_confidence_N.tolist(), confidence, logits)
         await connection.execute(_LABEL, *place, predicted, confidence)
+        spent = time.perf_counter() - started
+        print(f"{place[-1]:,} of {rows:,} rows after {spent:.0f} s", end="\r", file=sys.stderr, flush=True)
     await connection.execute("UPDATE versions SET last_sequence = $1", (rows + 2) // 3)
     await connection.execute("VACUUM ANALYZE predictions")
     await connection.execute("VACUUM ANALYZE labels")
@@ -107,7 +112,9 @@ async def fill(connection: Any, rows: int) -> float:
 async def measured(address: str, rows: int, *, parts: bool) -> Numbers:
     """Fill a store and measure it."""
     store, rng = await open_store(address), np.random.default_rng(0)
-    connection = await asyncpg.connect(address, command_timeout=900, server_settings={"statement_timeout": "900s"})
+    connection = await asyncpg.connect(
+        address, command_timeout=HOUR_S, server_settings={"statement_timeout": f"{HOUR_S}s"}
+    )
     try:
         if parts:
             await partitioned(address)
@@ -305,10 +312,10 @@ def main() -> None:
         try:
             found[name] = asyncio.run(measured(cluster.database(), rows, parts=parts))
             print(name, found[name], flush=True)
+            write(chosen.out, found)  # the next table may take an hour
         finally:
             cluster.remove()
     print(markdown(found))
-    write(chosen.out, found)
 
 
 if __name__ == "__main__":
