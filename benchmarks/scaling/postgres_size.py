@@ -2,6 +2,7 @@
 
     python -m benchmarks.scaling.postgres_size                 some 20 minutes, 7 GB of disk, a PostgreSQL of its own
     python -m benchmarks.scaling.postgres_size --rows 1000000  a trial with fewer rows
+    python -m benchmarks.scaling.postgres_size --tables small  one table again, beside the others of the result
 
 The same measurements run on 10^5 predictions, on `--rows`, and on `--rows` in twelve partitions by month. Rows are made
 by the server (`generate_series`) over a year, a third of them labelled. The sums are those of the measured calls.
@@ -11,6 +12,7 @@ Disk that is free is checked first, and only one large table exists at a time.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import sys
@@ -25,7 +27,7 @@ import asyncpg
 import numpy as np
 
 from benchmarks.faults import postgres
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, circumstances, commit, options_parser, write
 from benchmarks.scaling.partitions import MONTH_MS, MONTHS, START, partitioned
 from service.ids import new_ids
 from service.predict.stored.archive import AnswerArchive
@@ -38,6 +40,7 @@ from trueodds.metrics import softmax
 RESULT = RESULTS / "postgres_size.json"
 CLASSES, SMALL, CHUNK = 10, 10**5, 10**6
 BATCH, CALLS, SEVERAL = 200, 50, 100
+TABLES = ("small", "one table", "by month")
 HOUR_S = 3600
 """The longest statement of a fill: VACUUM of everything."""
 TAKEN = 20_000
@@ -300,17 +303,19 @@ def markdown(found: Numbers) -> str:
 def main() -> None:
     parser = options_parser(__doc__, RESULT)
     parser.add_argument("--rows", type=int, default=10**7)
+    parser.add_argument("--tables", nargs="+", choices=TABLES, help="measure only these again, and keep the others")
     chosen = parser.parse_args()
     check_disk(chosen.rows)
-    found: Numbers = {**circumstances("asyncpg"), "cores": len(os.sched_getaffinity(0)), "load": os.getloadavg()[0]}
-    for name, rows, parts in (
-        ("small", SMALL, False),
-        ("one table", chosen.rows, False),
-        ("by month", chosen.rows, True),
-    ):
+    found: Numbers = {**circumstances("asyncpg"), "cores": len(os.sched_getaffinity(0))}
+    if chosen.tables:
+        found = json.loads(chosen.out.read_text(encoding="utf-8"))
+    for name in chosen.tables or TABLES:
         cluster = postgres.Cluster()  # a cluster each, so that no large table is left beside the next
+        rows = SMALL if name == "small" else chosen.rows
         try:
-            found[name] = asyncio.run(measured(cluster.database(), rows, parts=parts))
+            load = os.getloadavg()[0]
+            one = asyncio.run(measured(cluster.database(), rows, parts=name == "by month"))
+            found[name] = one | {"load": [load, os.getloadavg()[0]], "commit": commit()}
             print(name, found[name], flush=True)
             write(chosen.out, found)  # the next table may take an hour
         finally:
