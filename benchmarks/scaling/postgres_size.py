@@ -2,6 +2,7 @@
 
     python -m benchmarks.scaling.postgres_size                 some 20 minutes, 7 GB of disk, a PostgreSQL of its own
     python -m benchmarks.scaling.postgres_size --rows 1000000  a trial with fewer rows
+    python -m benchmarks.scaling.postgres_size --tables small  one table again, beside the others of the result
 
 The same measurements run on 10^5 predictions, on `--rows`, and on `--rows` in twelve partitions by month. Rows are made
 by the server (`generate_series`) over a year, a third of them labelled. The sums are those of the measured calls.
@@ -11,8 +12,10 @@ Disk that is free is checked first, and only one large table exists at a time.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -24,7 +27,7 @@ import asyncpg
 import numpy as np
 
 from benchmarks.faults import postgres
-from benchmarks.record import RESULTS, circumstances, options_parser, write
+from benchmarks.record import RESULTS, circumstances, commit, options_parser, write
 from benchmarks.scaling.partitions import MONTH_MS, MONTHS, START, partitioned
 from service.ids import new_ids
 from service.predict.stored.archive import AnswerArchive
@@ -37,6 +40,9 @@ from trueodds.metrics import softmax
 RESULT = RESULTS / "postgres_size.json"
 CLASSES, SMALL, CHUNK = 10, 10**5, 10**6
 BATCH, CALLS, SEVERAL = 200, 50, 100
+TABLES = ("small", "one table", "by month")
+HOUR_S = 3600
+"""The longest statement of a fill: VACUUM of everything."""
 TAKEN = 20_000
 """Answers that retention and the archive take, at every size."""
 BYTES = 500
@@ -97,6 +103,8 @@ async def fill(connection: Any, rows: int) -> float:
         place = START, MONTHS * MONTH_MS, rows, first, min(first + CHUNK, rows)
         await connection.execute(_FILL, *place, predicted, some.raw_confidence_N.tolist(), confidence, logits)
         await connection.execute(_LABEL, *place, predicted, confidence)
+        spent = time.perf_counter() - started
+        print(f"{place[-1]:,} of {rows:,} rows after {spent:.0f} s", end="\r", file=sys.stderr, flush=True)
     await connection.execute("UPDATE versions SET last_sequence = $1", (rows + 2) // 3)
     await connection.execute("VACUUM ANALYZE predictions")
     await connection.execute("VACUUM ANALYZE labels")
@@ -107,7 +115,9 @@ async def fill(connection: Any, rows: int) -> float:
 async def measured(address: str, rows: int, *, parts: bool) -> Numbers:
     """Fill a store and measure it."""
     store, rng = await open_store(address), np.random.default_rng(0)
-    connection = await asyncpg.connect(address, command_timeout=900, server_settings={"statement_timeout": "900s"})
+    connection = await asyncpg.connect(
+        address, command_timeout=HOUR_S, server_settings={"statement_timeout": f"{HOUR_S}s"}
+    )
     try:
         if parts:
             await partitioned(address)
@@ -293,22 +303,24 @@ def markdown(found: Numbers) -> str:
 def main() -> None:
     parser = options_parser(__doc__, RESULT)
     parser.add_argument("--rows", type=int, default=10**7)
+    parser.add_argument("--tables", nargs="+", choices=TABLES, help="measure only these again, and keep the others")
     chosen = parser.parse_args()
     check_disk(chosen.rows)
-    found: Numbers = {**circumstances("asyncpg"), "cores": len(os.sched_getaffinity(0)), "load": os.getloadavg()[0]}
-    for name, rows, parts in (
-        ("small", SMALL, False),
-        ("one table", chosen.rows, False),
-        ("by month", chosen.rows, True),
-    ):
+    found: Numbers = {**circumstances("asyncpg"), "cores": len(os.sched_getaffinity(0))}
+    if chosen.tables:
+        found = json.loads(chosen.out.read_text(encoding="utf-8"))
+    for name in chosen.tables or TABLES:
         cluster = postgres.Cluster()  # a cluster each, so that no large table is left beside the next
+        rows = SMALL if name == "small" else chosen.rows
         try:
-            found[name] = asyncio.run(measured(cluster.database(), rows, parts=parts))
+            load = os.getloadavg()[0]
+            one = asyncio.run(measured(cluster.database(), rows, parts=name == "by month"))
+            found[name] = one | {"load": [load, os.getloadavg()[0]], "commit": commit()}
             print(name, found[name], flush=True)
+            write(chosen.out, found)  # the next table may take an hour
         finally:
             cluster.remove()
     print(markdown(found))
-    write(chosen.out, found)
 
 
 if __name__ == "__main__":
