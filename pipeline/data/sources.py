@@ -245,6 +245,9 @@ def _read_own(params: Data, path: Path) -> Raw:
     if path.is_dir():
         return own_texts.read_folder(path) if own_texts.is_folder(path) else folder.read(path, params.image_size)
     apart = tuple(name for name in (params.group_column, params.groups) if name is not None)
+    if path.suffix in columns.SUFFIXES:
+        groups.check_column(path, params)
+        tags.check_column(path, params)
     if path.suffix in columns.SUFFIXES and own_texts.is_table(path):
         return own_texts.read_table(path, params.label_column, apart)
     if path.suffix in columns.SUFFIXES:

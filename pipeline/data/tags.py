@@ -61,6 +61,19 @@ def of(raw: Raw, path: Path | None, params: Data) -> Raw:
     return replace(raw, tags=tags)
 
 
+def check_column(path: Path, params: Data) -> None:
+    """Check that a table has the column of `data.groups`. An unnamed column would be read as a feature.
+
+    Raises:
+        DataError: It has no such column, or the column holds the labels.
+    """
+    if params.groups is not None:
+        try:
+            row_groups.check_column(path, params.groups, params.label_column, setting=SETTING)
+        except FileError as error:
+            raise DataError(str(error)) from None
+
+
 def of_parts(raw: Raw, parts: Mapping[str, Part]) -> Tags:
     """Return the tags of the validation and test rows; empty if the data set has none."""
     if not raw.tags:

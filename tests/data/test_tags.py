@@ -53,7 +53,7 @@ def test_a_column_of_a_table_is_no_feature(workspace: Path, tmp_path: Path) -> N
     assert loaded.card["input"]["features"] == ["id", "b"]
     check(loaded, tmp_path)
     said = [note for note in loaded.card["notes"] if "group" in note]
-    assert said[0] == "Groups for temperatures (data.groups: when): 2 in 8 validation rows."
+    assert said[0] == "Groups for temperatures (data.groups: when): 2 in 6 validation rows."
     assert said[-1].endswith("of 16 test rows have no group.")
 
 
@@ -71,7 +71,7 @@ def test_rows_and_split_are_those_without_groups(workspace: Path) -> None:
 
 
 def test_a_group_may_also_keep_rows_together(workspace: Path) -> None:
-    lines = [[k, f"site{k // 5}", "ab"[k % 2], "yn"[k // 2 % 2]] for k in range(80)]
+    lines = [[k, f"site{k // 5}", k % 2, "yn"[k // 2 % 2]] for k in range(80)]
     write_csv(workspace / "datasets/sums.csv", [["id", "site", "shift", "label"], *lines])
     loaded = data.load(Data(dataset="sums", groups="shift", group_column="site"))
     assert loaded.card["input"]["features"] == ["id"]
@@ -234,11 +234,11 @@ def test_refusals(workspace: Path) -> None:
 def test_tags_of_other_rows_are_noticed(workspace: Path) -> None:
     numbers(workspace / "datasets/sums.csv", TAGS)
     data.save(data.load(Data(dataset="sums", groups="when")), workspace / "out")
-    with np.load("out/arrays.npz") as file:
+    with np.load(workspace / "out/arrays.npz") as file:
         arrays = dict(file)
     np.savez("out/arrays.npz", **arrays | {"groups_val": arrays["groups_val"][::-1]})  # type: ignore[arg-type]
-    with pytest.raises(DataError, match=r"does not hold the arrays of out/card.json"):
+    with pytest.raises(DataError, match=r"does not hold the arrays of .*/card.json"):
         data.read(workspace / "out")
     np.savez("out/arrays.npz", **arrays | {"groups_val": arrays["groups_val"][1:]})  # type: ignore[arg-type]
-    with pytest.raises(DataError, match=r"groups_val must hold 8 places .*; run: dvc repro fetch"):
+    with pytest.raises(DataError, match=r"groups_val must hold 6 places .*; run: dvc repro fetch"):
         data.read(workspace / "out")

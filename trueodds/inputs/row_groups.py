@@ -55,12 +55,21 @@ def of_table(path: Path, name: str, label: str, *, setting: str = OPTION) -> Gro
     Raises:
         FileError: There is no such column, it holds the labels, or the table cannot be read.
     """
+    check_column(path, name, label, setting=setting)
+    return _of_column(path, name)
+
+
+def check_column(path: Path, name: str, label: str, *, setting: str = OPTION) -> None:
+    """Check that a table has a column for the groups. The arguments are those of `of_table`.
+
+    Raises:
+        FileError: There is no such column, or it holds the labels.
+    """
     header = columns.names(path)
     if name not in header or name == label:
         problem = "holds the labels" if name == label else f"is not one of {column_quotes(header)}"
         near = "" if name == label else nearest(name, header)
         raise FileError(f"{path}: the column of groups, {name!r}, {problem}; name another: {setting}.{near}")
-    return _of_column(path, name)
 
 
 def of_files(folder: Path, files: Sequence[Path], name: str, *, setting: str = OPTION) -> GroupNames:

@@ -41,21 +41,36 @@ def of(raw: Raw, path: Path | None, params: Data) -> Raw:
     if path.is_dir():
         return of_folder(raw, path, name)
     if path.suffix in columns.SUFFIXES:
-        return of_table(raw, path, name, params.label_column)
+        return of_table(raw, path, name)
     return of_arrays(raw, path, name)
 
 
-def of_table(raw: Raw, path: Path, column: str, label: str) -> Raw:
-    """Return `raw` with the groups in a column of its table.
+def check_column(path: Path, params: Data) -> None:
+    """Check that a table has the column of `data.group_column`. An unnamed column would be read as a feature.
 
     Raises:
-        DataError: There is no such column, it is the labels' column, or a row has no group.
+        DataError: It has no such column, or the column holds the labels.
+    """
+    column, label = params.group_column, params.label_column
+    if column is None:
+        return
+    try:
+        header = columns.names(path)
+    except FileError as error:
+        raise DataError(str(error)) from None
+    if column not in header or column == label:
+        problem = f"data.group_column is {column!r}, and {path} has the columns {quotes(header)}"
+        cure = f"name one of them other than that of the labels ({label!r}), or set it to null"
+        raise DataError(f"{problem}; {cure}.{nearest(column, header)}")
+
+
+def of_table(raw: Raw, path: Path, column: str) -> Raw:
+    """Return `raw` with the groups in a column of its table, which `check_column` found.
+
+    Raises:
+        DataError: A row has no group.
     """
     try:
-        if column not in (header := columns.names(path)) or column == label:
-            problem = f"data.group_column is {column!r}, and {path} has the columns {quotes(header)}"
-            cure = f"name one of them other than that of the labels ({label!r}), or set it to null"
-            raise DataError(f"{problem}; {cure}.{nearest(column, header)}")
         names = columns.read(path, (), [column]).texts[column]
     except FileError as error:
         raise DataError(str(error)) from None
