@@ -42,18 +42,18 @@ def check(settings: Calibration) -> None:
             calibrators.get(candidate)
 
 
-def check_groups(groups: str | None, settings: Calibration, compared: Sequence[str]) -> None:
+def check_groups(groups: str | None, settings: Calibration, others: Sequence[str]) -> None:
     """Check that a calibrator reads the groups that `data.groups` names.
 
     Args:
         groups: The parameter `data.groups`.
         settings: The section `calibration` of params.yaml, checked by `check`.
-        compared: Names of the calibrators that are measured too.
+        others: Names of the calibrators that are measured too.
 
     Raises:
         ConfigError: There are groups, and no calibrator reads them.
     """
-    if groups is None or _uses_groups(settings) or any(calibrators.get(name).uses_groups for name in compared):
+    if groups is None or _uses_groups(settings) or any(calibrators.get(name).uses_groups for name in others):
         return
     raise ConfigError(
         f"data.groups is {groups!r}, and {_words(settings)} reads no groups; set calibration.calibrator to select or"

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pipeline.config import Data
 from pipeline.data import cifar, embedded, folder, mapped, npz, tags, tiny_imagenet, vectors
 from pipeline.data.dataset import DataSet, sha256
-from pipeline.data.image_files import gather
+from pipeline.data.image_files import Gathered, gather
 from pipeline.data.raw import PIXELS, WORDS, DataError, Inputs, Kind, Labels, Raw, check_raw
 from pipeline.data.splitting import groups
 from pipeline.data.splitting.checks import check_split, thin_classes
@@ -142,11 +142,12 @@ def load(params: Data, shares: Shares | None = None, scratch: Path | None = None
         del parts["val"]
     encoded = encode(parts, raw.kind, params, downloads()) if raw.kind in WORDS else None
     if encoded is not None:
-        arrays, notes, read = encoded.arrays, encoded.notes, {}
+        read = Gathered(encoded.arrays, encoded.notes, {})
     else:
-        arrays, notes, read = gather(parts, params.unreadable_share, scratch)
-    arrays, said, checks, left = check_split(params, raw, parts, arrays, scratch)
-    tags_of = tags.kept(tags.of_parts(raw, parts), read, left)
+        read = gather(parts, params.unreadable_share, scratch)
+    arrays, notes = read.arrays, read.notes
+    arrays, said, checks, kept = check_split(params, raw, parts, arrays, scratch)
+    tags_of = tags.select(tags.of_parts(raw, parts), read.kept, kept)
     notes += said
     if val_is_test:
         arrays = {"train": arrays["train"], "val": arrays["test"], **arrays}

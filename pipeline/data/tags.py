@@ -85,7 +85,7 @@ def of_parts(raw: Raw, parts: Mapping[str, Part]) -> Tags:
     }
 
 
-def kept(tags: Tags, *masks: Mapping[str, npt.NDArray[np.bool_]]) -> Tags:
+def select(tags: Tags, *masks: Mapping[str, npt.NDArray[np.bool_]]) -> Tags:
     """Return the tags of the rows that masks leave, one mask after another. A split without a mask keeps all."""
     for mask in masks:
         tags = {part: tags_N[mask[part]] if part in mask else tags_N for part, tags_N in tags.items()}

@@ -224,11 +224,11 @@ def _measure_rows(place: Place, entries: Sequence[str]) -> Iterator[Row]:
         yield own | {
             f"{prefix}{column}": None if math.isnan(value) else value
             for prefix, part in parts.items()
-            for column, value in _measured(calibrator, part, evaluation).items()
+            for column, value in _metrics_of(calibrator, part, evaluation).items()
         }
 
 
-def _measured(calibrator: Calibrator, part: Logits, judging: Evaluation) -> dict[str, float]:
+def _metrics_of(calibrator: Calibrator, part: Logits, judging: Evaluation) -> dict[str, float]:
     """Return the metrics of some rows."""
     return measure(calibrator, part.logits_NC, part.labels_N, judging, groups_N=part.groups_N).values
 
