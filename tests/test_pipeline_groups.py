@@ -36,7 +36,8 @@ def tags_in(table: Path) -> dict[tuple[float, ...], str | None]:
     with table.open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
     names = [name for name in lines[0] if name not in ("when", "label")]
-    return {tuple(np.float32([line[name] for name in names]).tolist()): line["when"] or None for line in lines}
+    x = np.array([[float(line[name]) for name in names] for line in lines], np.float32)
+    return {tuple(row): line["when"] or None for row, line in zip(x.tolist(), lines, strict=True)}
 
 
 def with_tags(folder: Path, split: str) -> tuple[Any, Logits]:
@@ -73,7 +74,7 @@ def test_the_tag_of_a_request_chooses_the_temperature(workspace: Path, capsys: p
         chosen == ["group_temperature"] and metrics["after"]["nll"] < metrics["compared"]["temperature"]["nll"] - 0.05
     )
     x, test = with_tags(workspace, "test")
-    assert bundle.card.input.features == [f"f{k}" for k in range(5)]
+    assert bundle.card.input.model_dump()["features"] == [f"f{k}" for k in range(5)]
     p_NC = fitted(test.logits_NC, groups=test.groups_N)
     nll = -np.log(p_NC[np.arange(len(x)), test.labels_N]).mean()
     assert metrics["after"]["nll"] == pytest.approx(nll)

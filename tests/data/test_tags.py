@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ RNG = np.random.default_rng(0)
 TAGS = ["day", "night", "night", ""]
 
 
-def write_csv(path: Path, lines: list[list[object]]) -> None:
+def write_csv(path: Path, lines: Sequence[Sequence[object]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(lines)
@@ -131,15 +132,15 @@ def test_arrays(workspace: Path, tmp_path: Path) -> None:
         "when_test": np.array([TAGS[k % 4] for k in range(60, 80)]),
     }  # fmt: skip
     numbered = {"when_train_names": np.array(["night"]), "when_train": np.zeros(60, int)}
-    np.savez("datasets/own.npz", **parts | numbered)  # type: ignore[arg-type]
+    np.savez("datasets/own.npz", **parts | numbered)
     loaded = data.load(Data(dataset="own", groups="when"))
     assert {*loaded.tags["val"]} == {"night"}
     assert loaded.tags["test"].tolist() == [tag_of(k) for k in own_rows(loaded, "test")]
-    np.savez("datasets/own.npz", **parts | numbered | {"when_test": parts["when_test"][:3]})  # type: ignore[arg-type]
+    np.savez("datasets/own.npz", **parts | numbered | {"when_test": parts["when_test"][:3]})
     with pytest.raises(DataError, match=r"when_test has 3 entries for 20 rows; give one for each row \(data.groups\)"):
         data.load(Data(dataset="own", groups="when"))
     del parts["when_test"]
-    np.savez("datasets/own.npz", **parts | numbered)  # type: ignore[arg-type]
+    np.savez("datasets/own.npz", **parts | numbered)
     with pytest.raises(DataError, match="has no array 'when_test' of groups; it holds x_train"):
         data.load(Data(dataset="own", groups="when"))
     np.savez("datasets/own.npz", **whole | {"when": np.arange(80) / 7})  # type: ignore[arg-type]
@@ -236,9 +237,9 @@ def test_tags_of_other_rows_are_noticed(workspace: Path) -> None:
     data.save(data.load(Data(dataset="sums", groups="when")), workspace / "out")
     with np.load(workspace / "out/arrays.npz") as file:
         arrays = dict(file)
-    np.savez("out/arrays.npz", **arrays | {"groups_val": arrays["groups_val"][::-1]})  # type: ignore[arg-type]
+    np.savez("out/arrays.npz", **arrays | {"groups_val": arrays["groups_val"][::-1]})
     with pytest.raises(DataError, match=r"does not hold the arrays of .*/card.json"):
         data.read(workspace / "out")
-    np.savez("out/arrays.npz", **arrays | {"groups_val": arrays["groups_val"][1:]})  # type: ignore[arg-type]
+    np.savez("out/arrays.npz", **arrays | {"groups_val": arrays["groups_val"][1:]})
     with pytest.raises(DataError, match=r"groups_val must hold 6 places .*; run: dvc repro fetch"):
         data.read(workspace / "out")
