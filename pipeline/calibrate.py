@@ -17,6 +17,8 @@ from trueodds.logits import Logits
 
 log = logging.getLogger("pipeline.calibrate")
 
+NOT_READ = "The rows have groups, and {} reads none: it treats all groups alike."
+
 
 def check(settings: Calibration) -> None:
     """Check the settings of the calibrator.
@@ -40,6 +42,40 @@ def check(settings: Calibration) -> None:
             calibrators.get(candidate)
 
 
+def check_groups(groups: str | None, settings: Calibration, others: Sequence[str]) -> None:
+    """Check that a calibrator reads the groups that `data.groups` names.
+
+    Args:
+        groups: The parameter `data.groups`.
+        settings: The section `calibration` of params.yaml, checked by `check`.
+        others: Names of the calibrators that are measured too.
+
+    Raises:
+        ConfigError: There are groups, and no calibrator reads them.
+    """
+    if groups is None or _uses_groups(settings) or any(calibrators.get(name).uses_groups for name in others):
+        return
+    raise ConfigError(
+        f"data.groups is {groups!r}, and {_words(settings)} reads no groups; set calibration.calibrator to select or"
+        " group_temperature, or data.groups to null"
+    )
+
+
+def _uses_groups(settings: Calibration) -> bool:
+    """Return whether the calibrator, or a candidate of `select`, reads groups."""
+    if settings.calibrator != SELECT:
+        return calibrators.get(settings.calibrator).uses_groups
+    candidates = cast(list[str] | None, settings.calibrator_options.get("candidates"))
+    return candidates is None or any(calibrators.get(name).uses_groups for name in candidates)
+
+
+def _words(settings: Calibration) -> str:
+    """Return the calibrator in words, for messages."""
+    candidates = cast(list[str], settings.calibrator_options.get("candidates", []))
+    named = f" with the candidates {', '.join(candidates)}" if candidates else ""
+    return f"the calibrator {settings.calibrator}{named}"
+
+
 def fit(
     settings: Calibration, validation: Logits, notes: Sequence[str] = ()
 ) -> tuple[Calibrator, tuple[Candidate, ...]]:
@@ -60,14 +96,17 @@ def fit(
         FitError: The rows do not determine the calibrator.
     """
     check(settings)
-    rows, options = (validation.logits_NC, validation.labels_N), cast(dict[str, Any], settings.calibrator_options)
+    options, groups_N = cast(dict[str, Any], settings.calibrator_options), validation.groups_N
+    rows = validation.logits_NC, validation.labels_N
+    uses_groups = _uses_groups(settings)
     table: tuple[Candidate, ...] = ()
     try:
         if settings.calibrator == SELECT:
-            selection = calibrators.select(*rows, **options)
+            selection = calibrators.select(*rows, groups=groups_N, **options)
             calibrator, table = selection.calibrator, selection.table
         else:
-            calibrator = calibrators.fit(*rows, settings.calibrator, **options)
+            groups = groups_N if uses_groups else None
+            calibrator = calibrators.fit(*rows, settings.calibrator, groups=groups, **options)
     except UserError:
         raise
     except ValueError as error:  # an option's value that the rows do not allow
@@ -79,7 +118,8 @@ def fit(
         log.info("%s%s: %s", "* " if line.name == calibrator.name else "  ", line.name, held_out)
     if (whose := calibrators.origin(calibrator)) is not None:
         log.info("calibrator %s of the distribution %s", calibrator.name, whose)
-    for note in (*notes, *calibrator.warnings):
+    unused = [NOT_READ.format(_words(settings))] if groups_N is not None and not uses_groups else []
+    for note in (*notes, *unused, *calibrator.warnings):
         log.warning(note)
     return calibrator, table
 
@@ -118,7 +158,7 @@ def fit_conformal(settings: SetSettings | None, calibrator: Calibrator, validati
     if settings is None:
         return None
     apart = conformal.rows_apart(validation, settings).sets
-    sets = conformal.fit_sets(calibrator, apart.logits_NC, apart.labels_N, settings)
+    sets = conformal.fit_sets(calibrator, apart.logits_NC, apart.labels_N, settings, apart.groups_N)
     rules = [sets.at(level, settings.confidence) for level in settings.levels]
     for note in conformal.few_rows_notes(rules):
         log.warning(note)

@@ -98,6 +98,10 @@ class Data(_Section):
     group_column: Annotated[str, Field(min_length=1)] | None = None
     """Column, such as patient, that groups rows: rows with the same value go into the same split. For an .npz it names
     an array; for images in train/<class>/<group>/ it is `folder`; null: rows are drawn one by one."""
+    groups: Annotated[str, Field(min_length=1)] | None = None
+    """Column, such as country, of the groups for a temperature each (calibrator: select or group_temperature). It is no
+    feature. For an .npz it names an array, for a folder a column of its table groups.csv, or `folder`, as in
+    `group_column`. In the service, the tag of a request names the group; null: no groups."""
 
 
 class Training(_Section):

@@ -109,5 +109,5 @@ def write(settings: Evaluation, data: Data, dataset: DataSet, test: Logits, scor
             return logits_NK
 
         description = {"shift": settings.shift, "seed": options.seed, **source.origin}
-        clean = Logits(test.logits_NC[index_N], labels_N[index_N])
+        clean = test.only(index_N)
         shifted_logits.write(folder, description, index_N, clean, options.corruptions, options.severities, logits_of)

@@ -310,9 +310,9 @@ def quantise(params: Params) -> Path:
     from pipeline.export.quantise import refit_with
     from trueodds.bundle import Bundle
 
-    source, arrays = Bundle.load(BUNDLE), data.read(DATA).arrays
+    source = Bundle.load(BUNDLE)
     fit = refit_with(source.calibrator.name, params.calibration)
-    table = write(source, arrays["val"], arrays["test"], params.evaluation, fit, INT8)
+    table = write(source, data.read(DATA), params.evaluation, fit, INT8)
     for key in ("error_rate", "nll", "ece"):
         was, now = source.card.metrics["after"][key], table["after"][key]
         log.info("%s: %.4f, int8 %.4f", key, was, now)
@@ -335,11 +335,15 @@ def check_names(params: Params, card: Mapping[str, Any] | None = None) -> None:
         DataError: `evaluation.shift` is set and the rows are not images.
     """
     from pipeline import calibrate
-    from trueodds.evaluation.entries import check_entries
+    from trueodds import calibrators
+    from trueodds.evaluation.entries import ALL, check_entries, name_and_options
 
     make_plan(params, card)
     calibrate.check(params.calibration)
     check_entries(params.evaluation.compare)
+    entries = [name_and_options(entry)[0] for entry in params.evaluation.compare]
+    compared = calibrators.names(has_groups=True) if ALL in entries else entries
+    calibrate.check_groups(params.data.groups, params.calibration, compared)
     if params.evaluation.shift is not None:
         from pipeline import data
         from pipeline import shift as shifted

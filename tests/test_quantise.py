@@ -18,6 +18,7 @@ from tests.test_export import METRICS, TRAINING
 from trueodds import calibrators
 from trueodds.bundle import MODEL, Bundle
 from trueodds.calibrators import Temperature
+from trueodds.logits import Logits
 from trueodds.metrics import ece
 
 
@@ -30,13 +31,13 @@ def test_the_twin(workspace: Path, tmp_path: Path) -> None:
     export(net.eval(), Temperature(1.5), digits.card, TRAINING, METRICS, digits.arrays["val"][0], tmp_path / "fp32")
     source = Bundle.load(tmp_path / "fp32")
 
-    def fit(logits_NC: object, labels_N: object) -> Temperature:
-        fitted = calibrators.fit(logits_NC, labels_N, "temperature")  # type: ignore[call-overload]
+    def fit(rows: Logits) -> Temperature:
+        fitted = calibrators.fit(rows.logits_NC, rows.labels_N, "temperature")
         assert isinstance(fitted, Temperature)
         return fitted
 
     arrays, settings = digits.arrays, Evaluation()
-    table = quantise(source, arrays["val"], arrays["test"], settings, fit, tmp_path / "int8")
+    table = quantise(source, digits, settings, fit, tmp_path / "int8")
     twin = Bundle.load(tmp_path / "int8")
     twin.check_golden(lambda images: run(twin.model_path, "logits", images))
     assert twin.version != source.version and twin.card.name == source.card.name
@@ -45,7 +46,7 @@ def test_the_twin(workspace: Path, tmp_path: Path) -> None:
     logits_NC = run(twin.model_path, "logits", test_images)
     assert twin.card.metrics["after"]["ece"] == table["after"]["ece"]
     assert ece(twin.calibrator(logits_NC), test_labels, bins=settings.bins) == pytest.approx(table["after"]["ece"])
-    assert twin.calibrator == fit(run(twin.model_path, "logits", arrays["val"][0]), arrays["val"][1])
+    assert twin.calibrator == fit(Logits(run(twin.model_path, "logits", arrays["val"][0]), arrays["val"][1]))
     assert twin.card.risk_coverage is not None and twin.card.risk_coverage.at(0).rows == len(test_labels)
     before_NC = run(source.model_path, "logits", test_images)
     assert 0 < np.abs(logits_NC - before_NC).mean() < 0.1 * np.abs(before_NC).mean()
@@ -53,4 +54,4 @@ def test_the_twin(workspace: Path, tmp_path: Path) -> None:
     assert {"QuantizeLinear", "DequantizeLinear"} <= kinds
     (tmp_path / "fp32" / MODEL).write_bytes(b"junk")
     with pytest.raises(QuantisationError, match="cannot be quantised"):
-        quantise(source, arrays["val"], arrays["test"], settings, fit, tmp_path / "never")
+        quantise(source, digits, settings, fit, tmp_path / "never")

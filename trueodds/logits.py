@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from trueodds.errors import UserError
 from trueodds.files import read_npz, write_npz
-from trueodds.sums.group_names import GroupNames, names_at
+from trueodds.sums.group_names import GroupNames, from_arrays, to_arrays
 from trueodds.sums.inputs import check_labels, check_matrix
 
 
@@ -49,9 +49,7 @@ def write(path: Path, splits: dict[str, Logits], val_notes: Sequence[str] = ()) 
     for split, pair in splits.items():
         arrays |= {f"{split}_logits": pair.logits_NC, f"{split}_labels": pair.labels_N}
         if pair.groups_N is not None:
-            place = {name: k for k, name in enumerate(sorted({one for one in pair.groups_N if one is not None}))}
-            arrays[f"{split}_groups"] = np.array([place.get(one, -1) for one in pair.groups_N], np.int64)
-            arrays[f"{split}_groups_names"] = np.array([*place], np.str_)
+            arrays |= to_arrays(f"{split}_groups", pair.groups_N)
     if val_notes:
         arrays["val_notes"] = np.array(val_notes)
     write_npz(path, arrays)
@@ -79,22 +77,12 @@ def read(path: Path, split: str) -> Logits:
         logits_NC, labels_N = arrays[f"{split}_logits"], arrays[f"{split}_labels"]
         rows, classes = check_matrix(logits_NC, f"{split}_logits").shape
         check_labels(labels_N, rows, classes, f"{split}_labels")
-        groups_N = _groups(arrays, split, rows)
+        groups_N = from_arrays(arrays, f"{split}_groups", rows)
     except UserError:
         raise
-    except (ValueError, IndexError) as error:
+    except ValueError as error:
         raise LogitsError(f"{path}: {error}") from None
     return Logits(logits_NC, labels_N, groups_N)
-
-
-def _groups(arrays: dict[str, npt.NDArray[Any]], split: str, rows: int) -> GroupNames | None:
-    """Return the groups of a split's rows; None if they have none."""
-    if (name := f"{split}_groups") not in arrays:
-        return None
-    names = arrays.get(f"{name}_names")
-    if names is None or len(arrays[name]) != rows or arrays[name].dtype.kind not in "iu":
-        raise ValueError(f"{name} must hold {rows} places in the array {name}_names; write the file again")
-    return names_at(arrays[name], names)
 
 
 def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,11 +15,16 @@ import numpy.typing as npt
 from pipeline.data import mapped
 from pipeline.data.raw import DataError, Inputs, Labels, Vectors
 from trueodds.files import read_json, write_json
+from trueodds.sums.group_names import GroupNames, from_arrays, to_arrays
 
 SPLITS = ("train", "val", "test")
 """Names of the splits of every data set."""
 HELD_OUT = "held_out"
 """Name of a fourth split, which `data.held_out_size` creates. Parts of a method learn from it instead of val."""
+
+TAGS = "groups_"
+"""Beginning of the names of the arrays of tags in arrays.npz."""
+NO_TAGS: Mapping[str, GroupNames] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,7 @@ class DataSet:
         checks: Findings of the checks of the split (`pipeline.data.splitting`). They are written, but not read again.
         vectors: float32 (V, D), the vector of each word's id, for texts and trees.
         tokenizer: The tokenizer.json, for texts.
+        tags: `val` and `test` -> group of each row for a calibrator by group (`pipeline.data.tags`); empty without.
     """
 
     arrays: dict[str, tuple[Inputs, Labels]]
@@ -37,6 +45,7 @@ class DataSet:
     checks: dict[str, Any] = field(default_factory=dict)
     vectors: Vectors | None = None
     tokenizer: str = ""
+    tags: dict[str, GroupNames] = field(default_factory=dict)
 
 
 def save(data: DataSet, out: Path) -> None:
@@ -46,7 +55,7 @@ def save(data: DataSet, out: Path) -> None:
     flat: dict[str, npt.NDArray[Any]] = {}
     for split, (x, y) in data.arrays.items():
         flat |= {f"x_{split}": x, f"y_{split}": y}
-    flat |= _of_words(data.vectors, data.tokenizer)
+    flat |= _of_words(data.vectors, data.tokenizer) | _of_tags(data.tags)
     mapped.write_npz(out / "arrays.npz", flat)
     write_json(out / "checks.json", data.checks)
     write_json(out / "card.json", data.card)
@@ -64,13 +73,17 @@ def read(out: Path) -> DataSet:
         arrays = {split: (flat[f"x_{split}"], flat[f"y_{split}"]) for split in card["splits"]}
         stated, vectors = card["sha256"], flat.get("vectors")
         tokenizer = flat["tokenizer"].tobytes().decode() if "tokenizer" in flat else ""
+        found = {split: from_arrays(flat, f"{TAGS}{split}", len(y)) for split, (_, y) in arrays.items()}
+        tags = {split: tags_N for split, tags_N in found.items() if tags_N is not None}
     except FileNotFoundError as error:
         raise _missing(error) from None
     except (KeyError, TypeError) as error:
         raise DataError(f"{out}: {error} is missing in arrays.npz or card.json; run: dvc repro fetch") from None
-    if stated != sha256(arrays, vectors, tokenizer):
+    except ValueError as error:
+        raise DataError(f"{out}/arrays.npz: {error}; run: dvc repro fetch") from None
+    if stated != sha256(arrays, vectors, tokenizer, tags):
         raise DataError(f"{out}/arrays.npz does not hold the arrays of {out}/card.json; run: dvc repro fetch")
-    return DataSet(arrays, card, vectors=vectors, tokenizer=tokenizer)
+    return DataSet(arrays, card, vectors=vectors, tokenizer=tokenizer, tags=tags)
 
 
 def read_card(out: Path) -> dict[str, Any]:
@@ -91,15 +104,20 @@ def _missing(error: FileNotFoundError) -> DataError:
     return DataError(f"{error.filename} is missing; run the fetch stage first: trueodds fetch, or dvc repro fetch")
 
 
-def sha256(arrays: dict[str, tuple[Inputs, Labels]], vectors: Vectors | None = None, tokenizer: str = "") -> str:
-    """Return the SHA-256 of dtype, shape and bytes of all arrays: SPLITS, set-aside rows, vectors, tokenizer."""
+def sha256(
+    arrays: dict[str, tuple[Inputs, Labels]],
+    vectors: Vectors | None = None,
+    tokenizer: str = "",
+    tags: Mapping[str, GroupNames] = NO_TAGS,
+) -> str:
+    """Return the SHA-256 of dtype, shape and bytes of all arrays: SPLITS, set-aside rows, vectors, tokenizer, tags."""
     digest = hashlib.sha256()
     for split in (*SPLITS, *(split for split in arrays if split not in SPLITS)):
         for array in arrays[split]:
             digest.update(f"{split} {array.dtype.str} {array.shape}\n".encode())
             for block in mapped.blocks(array):
                 digest.update(np.ascontiguousarray(block).data)
-    for name, array in _of_words(vectors, tokenizer).items():
+    for name, array in (_of_words(vectors, tokenizer) | _of_tags(tags)).items():
         digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
@@ -112,4 +130,12 @@ def _of_words(vectors: Vectors | None, tokenizer: str) -> dict[str, npt.NDArray[
         arrays["vectors"] = vectors
     if tokenizer:
         arrays["tokenizer"] = np.frombuffer(tokenizer.encode(), dtype=np.uint8)
+    return arrays
+
+
+def _of_tags(tags: Mapping[str, GroupNames]) -> dict[str, npt.NDArray[Any]]:
+    """Return the tags as arrays."""
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for split in (split for split in SPLITS if split in tags):
+        arrays |= to_arrays(f"{TAGS}{split}", tags[split])
     return arrays

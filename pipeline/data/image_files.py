@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.data import mapped
 from pipeline.data.raw import DataError, ImageFiles, Inputs, Labels, Rows
@@ -23,6 +24,20 @@ LISTED = 20  # unreadable files named in a message; the others are counted
 
 Part: TypeAlias = tuple[Rows, Labels, Index | None]
 """Rows, labels, and the indices of the rows that make a split, in order; None means all."""
+
+
+class Gathered(NamedTuple):
+    """Rows of the splits.
+
+    Attributes:
+        arrays: Rows and labels of each split.
+        notes: Notes about files that were left out.
+        kept: Mask of the rows that could be read, for splits of files.
+    """
+
+    arrays: dict[str, tuple[Inputs, Labels]]
+    notes: list[str]
+    kept: dict[str, npt.NDArray[np.bool_]]
 
 
 @dataclass
@@ -59,10 +74,8 @@ class Unreadable:
         return lines
 
 
-def gather(
-    parts: Mapping[str, Part], unreadable_share: float, scratch: Path | None
-) -> tuple[dict[str, tuple[Inputs, Labels]], list[str]]:
-    """Return rows and labels of each split that consists of arrays or files, and notes about files that were left out.
+def gather(parts: Mapping[str, Part], unreadable_share: float, scratch: Path | None) -> Gathered:
+    """Return the rows and labels of each split that consists of arrays or files.
 
     Files are decoded straight into the arrays of the splits. Large arrays are memory-mapped (`pipeline.data.mapped`)
     from a file in `scratch`. A progress bar counts the images.
@@ -80,27 +93,29 @@ def gather(
         elif isinstance(rows, np.ndarray):
             arrays[split] = (rows if index is None else mapped.take(rows, index, scratch), labels)
     if not files:
-        return arrays, []
+        return Gathered(arrays, [], {})
     unreadable = Unreadable(sum(len(labels) for _, labels in files.values()))
     with bar(unreadable.total, "read images", "image") as progress:
-        decoded = {split: _decode(*part, unreadable, progress, scratch) for split, part in files.items()}
+        decoded = {split: _decode(of_split, unreadable, progress, scratch) for split, (of_split, _) in files.items()}
     folder = next(iter(files.values()))[0].folder
     unreadable.check(folder, unreadable_share)
-    for split, (_, labels) in decoded.items():
-        if not len(labels):
+    for split, (_, kept_N) in decoded.items():
+        if not kept_N.any():
             raise DataError(f"{folder}: none of the {len(files[split][1]):,} images of split {split} can be read")
     notes = [unreadable.note()] if unreadable.reasons else []
-    return {split: arrays.get(split) or decoded[split] for split in parts if split in arrays or split in decoded}, notes
+    read = {split: (images, files[split][1][kept_N]) for split, (images, kept_N) in decoded.items()}
+    both = {split: arrays.get(split) or read[split] for split in parts if split in arrays or split in read}
+    return Gathered(both, notes, {split: kept_N for split, (_, kept_N) in decoded.items()})
 
 
 def _decode(
-    files: ImageFiles, labels_N: Labels, unreadable: Unreadable, progress: tqdm[Any], scratch: Path | None
-) -> tuple[Inputs, Labels]:
-    """Return the images that can be read, and their labels."""
+    files: ImageFiles, unreadable: Unreadable, progress: tqdm[Any], scratch: Path | None
+) -> tuple[Inputs, npt.NDArray[np.bool_]]:
+    """Return the images that can be read, and the mask of their rows."""
     images_NHWC = mapped.empty(files.shape, np.uint8, scratch)
     pages = mapped.Pages(images_NHWC)
     scaling = None if files.side is None else Scaling(files.side)
-    kept = np.ones(len(labels_N), dtype=bool)
+    kept_N = np.ones(len(files.paths), dtype=bool)
     place = 0
     for row, path in enumerate(files.paths):
         try:
@@ -109,6 +124,6 @@ def _decode(
             pages.touch(1)
         except (PictureError, OSError) as error:
             unreadable.add(files, path, error)
-            kept[row] = False
+            kept_N[row] = False
         progress.update()
-    return images_NHWC[:place], labels_N[kept]
+    return images_NHWC[:place], kept_N

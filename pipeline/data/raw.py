@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.errors import UserError
+from trueodds.sums.group_names import GroupNames
 
 Images = npt.NDArray[np.uint8]
 Vectors = npt.NDArray[np.float32]
@@ -151,7 +152,10 @@ class Raw:
         x_val: Validation rows, if the data set has a validation split.
         y_val: Their labels.
         benchmark_val: Whether the test rows are the data set's `val`, as in benchmarks with secret test labels.
-        groups: `train`, `val` and `test` -> group number of each row, if rows have groups.
+        groups: `train`, `val` and `test` -> number of each row's group, which the split keeps together
+            (`data.group_column`); empty without such groups.
+        tags: `train`, `val` and `test` -> group of each row for a calibrator by group (`data.groups`, see
+            `pipeline.data.tags`); empty without such groups.
     """
 
     x_train: Rows
@@ -165,6 +169,7 @@ class Raw:
     y_val: Labels | None = None
     benchmark_val: bool = False
     groups: Mapping[str, Labels] = field(default_factory=dict)
+    tags: Mapping[str, GroupNames] = field(default_factory=dict)
 
     @property
     def kind(self) -> Kind:

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.config import Data
-from pipeline.data import cifar, embedded, folder, mapped, npz, tiny_imagenet, vectors
+from pipeline.data import cifar, embedded, folder, mapped, npz, tags, tiny_imagenet, vectors
 from pipeline.data.dataset import DataSet, sha256
-from pipeline.data.image_files import gather
+from pipeline.data.image_files import Gathered, gather
 from pipeline.data.raw import PIXELS, WORDS, DataError, Inputs, Kind, Labels, Raw, check_raw
 from pipeline.data.splitting import groups
 from pipeline.data.splitting.checks import check_split, thin_classes
@@ -142,20 +142,27 @@ def load(params: Data, shares: Shares | None = None, scratch: Path | None = None
         del parts["val"]
     encoded = encode(parts, raw.kind, params, downloads()) if raw.kind in WORDS else None
     if encoded is not None:
-        arrays, notes = encoded.arrays, encoded.notes
+        read = Gathered(encoded.arrays, encoded.notes, {})
     else:
-        arrays, notes = gather(parts, params.unreadable_share, scratch)
-    arrays, said, checks = check_split(params, raw, parts, arrays, scratch)
+        read = gather(parts, params.unreadable_share, scratch)
+    arrays, notes = read.arrays, read.notes
+    arrays, said, checks, kept = check_split(params, raw, parts, arrays, scratch)
+    tags_of = tags.select(tags.of_parts(raw, parts), read.kept, kept)
     notes += said
     if val_is_test:
         arrays = {"train": arrays["train"], "val": arrays["test"], **arrays}
+        tags_of = {"val": tags_of["test"], **tags_of} if tags_of else {}
         notes.append(VAL_IS_TEST)
+    if params.groups is not None:
+        notes += tags.notes(params.groups, tags_of)
     notes += thin_classes(raw.classes, {split: labels for split, (_, labels) in arrays.items()})
     for note in notes:
         log.warning("%s: %s", params.dataset, note)
     words = () if encoded is None else (encoded.words.vectors_VD, encoded.words.tokenizer)
-    card = {**_card(params, raw, arrays, notes, encoded), "sha256": sha256(arrays, *words)}
-    return DataSet(arrays, card, checks, *words)
+    vectors_VD, tokenizer = words or (None, "")
+    sha = sha256(arrays, vectors_VD, tokenizer, tags_of)
+    card = {**_card(params, raw, arrays, notes, encoded), "sha256": sha}
+    return DataSet(arrays, card, checks, vectors_VD, tokenizer, tags_of)
 
 
 def kind_of(params: Data) -> Kind:
@@ -219,6 +226,8 @@ def _read(params: Data, path: Path | None) -> Raw:
             log.warning("DVC does not watch %s; after a change of it, run: dvc repro --force fetch", path)
     if params.group_column is not None:
         raw = groups.of(raw, path, params)
+    if params.groups is not None:
+        raw = tags.of(raw, None if params.dataset in ARCHIVES else path, params)
     if raw.kind not in PIXELS and params.image_size is not None:
         problem = f"data.image_size is {params.image_size}, but {params.dataset} holds {raw.kind}s"
         raise DataError(f"{problem}; set it to null")
@@ -236,10 +245,14 @@ def _read_own(params: Data, path: Path) -> Raw:
         return check_raw(ARCHIVES[params.dataset].read(path, params), str(path))
     if path.is_dir():
         return own_texts.read_folder(path) if own_texts.is_folder(path) else folder.read(path, params.image_size)
-    if path.suffix in columns.SUFFIXES and own_texts.is_table(path):
-        return own_texts.read_table(path, params.label_column, params.group_column)
+    apart = tuple(name for name in (params.group_column, params.groups) if name is not None)
     if path.suffix in columns.SUFFIXES:
-        return vectors.read_table(path, params.label_column, params.group_column)
+        groups.check_column(path, params)
+        tags.check_column(path, params)
+    if path.suffix in columns.SUFFIXES and own_texts.is_table(path):
+        return own_texts.read_table(path, params.label_column, apart)
+    if path.suffix in columns.SUFFIXES:
+        return vectors.read_table(path, params.label_column, apart)
     raw = npz.read(path)
     if params.image_size is not None and not raw.features:
         raise DataError(

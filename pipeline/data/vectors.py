@@ -17,11 +17,11 @@ from trueodds.inputs import InputError, VectorInput
 from trueodds.inputs.vector import labelled_table
 
 
-def read_table(path: Path, label: str, group: str | None = None) -> Raw:
+def read_table(path: Path, label: str, apart: tuple[str, ...] = ()) -> Raw:
     """Read a table, CSV with a header or Parquet: one column per feature, and `label` with the class of each row.
 
     Classes are in the order of their names; whole numbers are ordered as numbers. An empty cell is a missing value. The
-    column `group` is not a feature.
+    columns `apart` are no features.
 
     Raises:
         DataError: There is no such column, a cell is not a number, a row has no label, or there are fewer than two
@@ -29,7 +29,7 @@ def read_table(path: Path, label: str, group: str | None = None) -> Raw:
         MissingExtraError: The file is Parquet and pyarrow is not installed.
     """
     try:
-        features, x, names_N = labelled_table.read(path, label, apart=group, setting="data.label_column in params.yaml")
+        features, x, names_N = labelled_table.read(path, label, apart=apart, setting="data.label_column in params.yaml")
     except FileError as error:
         raise DataError(str(error)) from None
     names = sorted(set(names_N.tolist()))

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.config import Calibration, Evaluation
-from pipeline.data.raw import Inputs, Labels
+from pipeline.data.dataset import DataSet
+from pipeline.data.raw import Inputs
 from pipeline.export.onnx_graph import run
 from trueodds import calibrators
 from trueodds.bundle import METRICS, MODEL, Bundle, Reference, RiskCoverage
@@ -24,12 +25,13 @@ from trueodds.errors import UserError
 from trueodds.evaluation.measurement import measure
 from trueodds.evaluation.results import table_of
 from trueodds.inputs import InputKind
+from trueodds.logits import Logits
 
 OPERATORS = ["Conv", "Relu", "Add", "Gemm"]
 CALIBRATED_ON = 512
 """Number of validation rows from which the ranges of the activations are measured."""
 ROWS = 256
-Fit = Callable[[npt.NDArray[np.floating], Labels], Calibrator]
+Fit = Callable[[Logits], Calibrator]
 
 
 class QuantisationError(UserError, RuntimeError):
@@ -42,13 +44,19 @@ def refit_with(name: str, settings: Calibration) -> Fit:
     The options of `settings` are used if they belong to the same calibrator.
     """
     options = cast(dict[str, Any], settings.calibrator_options) if settings.calibrator == name else {}
-    return lambda logits_NC, labels_N: calibrators.fit(logits_NC, labels_N, name, **options)
+    uses_groups = calibrators.get(name).uses_groups
+
+    def fit(rows: Logits) -> Calibrator:
+        """Fit the calibrator."""
+        groups = rows.groups_N if uses_groups else None
+        return calibrators.fit(rows.logits_NC, rows.labels_N, name, groups=groups, **options)
+
+    return fit
 
 
 def quantise(
     source: Bundle,
-    validation: tuple[Inputs, Labels],
-    test: tuple[Inputs, Labels],
+    data: DataSet,
     settings: Evaluation,
     fit: Fit,
     out: Path,
@@ -62,8 +70,7 @@ def quantise(
 
     Args:
         source: The float32 bundle.
-        validation: Rows and labels that the calibrator is fitted on.
-        test: Rows and labels that the metrics are computed on.
+        data: The data set. The calibrator is fitted on its validation rows, and the metrics are of its test rows.
         settings: The section `evaluation` of params.yaml.
         fit: Function that fits the calibrator to the int8 validation logits.
         out: Folder of the int8 bundle.
@@ -78,15 +85,21 @@ def quantise(
         model = Path(folder) / MODEL
         try:
             kind = source.card.input
-            _quantise(source.model_path, model, validation[0][:CALIBRATED_ON], kind)
-            val_NC, test_NC = (_logits(model, inputs, kind) for inputs, _ in (validation, test))
+            _quantise(source.model_path, model, data.arrays["val"][0][:CALIBRATED_ON], kind)
+            val, test = (
+                Logits(_logits(model, data.arrays[split][0], kind), data.arrays[split][1], data.tags.get(split))
+                for split in ("val", "test")
+            )
         except UserError:
             raise
         except Exception as error:  # from onnx, onnxruntime and its quantiser, which have no common base class
             raise QuantisationError(f"{source.model_path} cannot be quantised: {error}") from None
-        calibrator = fit(val_NC, validation[1])
+        calibrator = fit(val)
         positive = source.card.positive_class()
-        before, after = (measure(c, test_NC, test[1], settings, positive) for c in (Identity(), calibrator))
+        before, after = (
+            measure(c, test.logits_NC, test.labels_N, settings, positive, groups_N=test.groups_N)
+            for c in (Identity(), calibrator)
+        )
         table = table_of(before, after, [], calibrator, settings)
         origin = f"int8 ({', '.join(OPERATORS)}), made from version {source.version}; its calibrator was refitted."
         changes = {
@@ -104,7 +117,9 @@ def quantise(
             source.card.model_copy(update=changes),
             golden_input=golden[0],
             golden_logits=run(model, "logits", golden, kind)[0],
-            reference=Reference.of_probabilities(calibrator(val_NC), positive, validation[1]),
+            reference=Reference.of_probabilities(
+                calibrator(val.logits_NC, groups=val.groups_N), positive, val.labels_N
+            ),
         )
     return table
 

@@ -193,7 +193,7 @@ def _reference_and_sets(
     reference = None
     if validation is not None:
         reference = Reference.of_probabilities(
-            calibrator(validation.logits_NC), card.positive_class(), validation.labels_N
+            calibrator(validation.logits_NC, groups=validation.groups_N), card.positive_class(), validation.labels_N
         )
     return {"reference": reference, "conformal": None if sets is None else sets[1]}
 
@@ -201,12 +201,14 @@ def _reference_and_sets(
 def _card_sets(sets: Sets, calibrator: Calibrator, test: Logits | None) -> CardSets:
     """Return the card's entry about conformal sets."""
     settings, fitted = sets
-    return CardSets.of(fitted, settings, calibrator, None if test is None else (test.logits_NC, test.labels_N))
+    if test is None:
+        return CardSets.of(fitted, settings, calibrator, None)
+    return CardSets.of(fitted, settings, calibrator, (test.logits_NC, test.labels_N), test.groups_N)
 
 
 def _risk_coverage(calibrator: Calibrator, test: Logits) -> RiskCoverage:
     """Return risk and coverage of the calibrated test rows."""
-    p_NC = calibrator(test.logits_NC)
+    p_NC = calibrator(test.logits_NC, groups=test.groups_N)
     return RiskCoverage.of(CalibrationSums.from_probabilities(p_NC, test.labels_N, scores=False), "test")
 
 

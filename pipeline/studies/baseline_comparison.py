@@ -94,7 +94,7 @@ def _scores(place: Place, entry: str) -> RowScores | None:
     """Return the scores of the test rows; None if the validation rows do not determine the calibrator."""
     val, test = place.logits()
     try:
-        p_NC = fit_calibrator(val, entry)(test.logits_NC)
+        p_NC = fit_calibrator(val, entry)(test.logits_NC, groups=test.groups_N)
     except FitError:
         return None
     return RowScores.of_probabilities(p_NC, test.labels_N)

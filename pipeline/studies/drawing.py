@@ -92,7 +92,7 @@ class _Drawing:
         """Return the calibration sums of a run's test rows."""
         val, test = place.logits()
         calibrator = measuring.fit_calibrator(val, self._calibrator)
-        return CalibrationSums.from_probabilities(calibrator(test.logits_NC), test.labels_N)
+        return CalibrationSums.from_probabilities(calibrator(test.logits_NC, groups=test.groups_N), test.labels_N)
 
 
 def _reliability(spec: study_format.Reliability, drawing: _Drawing, out: Path, title: str) -> None:

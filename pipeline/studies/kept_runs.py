@@ -33,6 +33,7 @@ from pipeline.training.files import EPOCH_ROWS, EPOCHS
 from trueodds import logits
 from trueodds.files import FileError, copy, naming, read_json, read_npz, sha256, write_json, write_text
 from trueodds.logits import Logits
+from trueodds.sums.group_names import from_arrays, to_arrays
 from trueodds.texts import quotes
 
 SPLITS = ("val", "test")
@@ -41,7 +42,7 @@ FIRST, LAST = 10, 149
 KEY, SETTINGS_KEY, EXPONENTS, NOTES = "key", "settings_key", "exponents", "val_notes"
 """Entries that a kept record has beside those of RUN."""
 ARRAYS = frozenset({"record", "epochs", *(f"{split}_{part}" for split in SPLITS for part in ("logits", "labels"))})
-"""Names of the arrays of a file."""
+"""Names of the arrays of a file. Rows with groups have them in further arrays."""
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -109,6 +110,8 @@ class KeptRuns:
             except StudyError as error:
                 raise StudyError(f"{place.run.name} is finished here, but cannot be kept: {error}") from None
             arrays[f"{split}_labels"] = part.labels_N.astype(np.min_scalar_type(part.logits_NC.shape[1] - 1))
+            if part.groups_N is not None:
+                arrays |= to_arrays(f"{split}_groups", part.groups_N)
         own = {KEY: place.key, SETTINGS_KEY: settings_key_of(place.run.params), EXPONENTS: exponents}
         record = {**place.record(), **own, NOTES: logits.notes(source)}
         arrays["record"] = _to_bytes(json.dumps(record))
@@ -253,7 +256,8 @@ def unpack(planes: npt.NDArray[np.uint8], exponent: int, classes: int) -> npt.ND
 def _part(arrays: Arrays, split: str, exponent: int) -> Logits:
     """Return one split of a kept run."""
     planes, labels_N = arrays[f"{split}_logits"], arrays[f"{split}_labels"]
-    return Logits(unpack(planes, exponent, planes.shape[1] // len(labels_N)), labels_N.astype(np.int64))
+    logits_NC = unpack(planes, exponent, planes.shape[1] // len(labels_N))
+    return Logits(logits_NC, labels_N.astype(np.int64), from_arrays(arrays, f"{split}_groups", len(labels_N)))
 
 
 def _to_bytes(text: str) -> npt.NDArray[np.uint8]:

@@ -181,7 +181,8 @@ def fit_calibrator(val: Logits, entry: str) -> Calibrator:
         FitError: The rows do not determine the calibrator.
     """
     name, options = name_and_options(entry)
-    return calibrators.fit(val.logits_NC, val.labels_N, name, **options)
+    groups = val.groups_N if calibrators.get(name).uses_groups else None
+    return calibrators.fit(val.logits_NC, val.labels_N, name, groups=groups, **options)
 
 
 def _code_in_use(*modules: str) -> str:
@@ -223,8 +224,13 @@ def _measure_rows(place: Place, entries: Sequence[str]) -> Iterator[Row]:
         yield own | {
             f"{prefix}{column}": None if math.isnan(value) else value
             for prefix, part in parts.items()
-            for column, value in measure(calibrator, part.logits_NC, part.labels_N, evaluation).values.items()
+            for column, value in _metrics_of(calibrator, part, evaluation).items()
         }
+
+
+def _metrics_of(calibrator: Calibrator, part: Logits, judging: Evaluation) -> dict[str, float]:
+    """Return the metrics of some rows."""
+    return measure(calibrator, part.logits_NC, part.labels_N, judging, groups_N=part.groups_N).values
 
 
 def _measure_shift(place: Place, entries: Sequence[str]) -> Iterator[list[Row]]:
@@ -244,9 +250,9 @@ def _measure_shift(place: Place, entries: Sequence[str]) -> Iterator[list[Row]]:
 
 def _by_severity(entry: str, calibrator: Calibrator, logits: ShiftedLogits, judging: Evaluation) -> list[Row]:
     """Return one row per severity for one calibrator."""
-    labels_N, bins = logits.clean.labels_N, judging.bins
-    clean = figures(calibrator, logits.clean.logits_NC, labels_N, bins)
-    by_corruption = [[figures(calibrator, of, labels_N, bins) for of in logits_SNC] for _, logits_SNC in logits]
+    how = logits.clean.labels_N, judging.bins, logits.clean.groups_N
+    clean = figures(calibrator, logits.clean.logits_NC, *how)
+    by_corruption = [[figures(calibrator, of, *how) for of in logits_SNC] for _, logits_SNC in logits]
     measured = ShiftMeasurement(entry, "compared", clean, np.moveaxis(np.array(by_corruption), -1, 0))
     table = by_severity(measured, logits.severities, judging.level)
     rows: list[dict[str, Any]] = [{SEVERITY: severity} for severity in table.pop(SEVERITY)]

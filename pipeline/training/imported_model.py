@@ -68,7 +68,12 @@ def score(training: Training, data: DataSet, folder: Path, logits_file: Path) ->
     features = tuple(data.card["input"].get("features", ()))
     rows = {
         split: ImportRows(
-            f"the {split} rows", data.arrays[split][0], names[data.arrays[split][1]], tuple(names), features
+            f"the {split} rows",
+            data.arrays[split][0],
+            names[data.arrays[split][1]],
+            tuple(names),
+            features,
+            data.tags.get(split),
         )
         for split in ("val", "test")
     }

@@ -54,7 +54,10 @@ class TrainingResult:
         write_json(folder / SETTINGS, self.settings)
         write_epochs(folder / EPOCHS, self.history)
         write_npz(folder / EPOCH_ROWS, self.epoch_rows)
-        splits = {split: logits.Logits(values, data.arrays[split][1]) for split, values in self.logits.items()}
+        splits = {
+            split: logits.Logits(values, data.arrays[split][1], data.tags.get(split))
+            for split, values in self.logits.items()
+        }
         logits.write(logits_file, splits, self.settings["notes"])
         for checkpoint in (self.checkpoint, *self.other_checkpoints):
             checkpoint.remove()

@@ -101,7 +101,7 @@ def test_arrays_and_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
         (["val.csv", "--groups", "when", "--test", "other.csv"], "the column of groups, 'when', is not one of"),
         (["val.npz", "--groups", "when"], "val.npz has no array 'when' of groups"),
         (["short.npz", "--groups", "when"], "when has 2 entries for 100 rows"),
-        (["photos", "--groups", "when"], "is a folder, which has no groups of rows"),
+        (["photos", "--groups", "when"], "has no table groups.csv with the groups of its files"),
         (["val.csv", "--groups", "when", "--multi-label"], "--groups"),
     ],
 )

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks.training import noisy_digits, studies
-from pipeline.studies import duration, kept_runs, reporting, running, runs
+from pipeline.studies import duration, kept_runs, measuring, reporting, running, runs
 from pipeline.studies import format as study_format
 from pipeline.studies.format import Study, StudyError, parse
 from pipeline.studies.kept_runs import SPLITS, KeptRuns, pack, unpack
@@ -93,6 +93,26 @@ def test_another_machine_runs_what_is_missing_and_reports_the_same(kept: KeptRun
         {"commit": COMMIT, "uncommitted": False, "processor": None, "other_code": False, "runs": 3}
     ]  # fmt: skip
     assert reporting.origins_words(reporting.made_with([])) == ""
+
+
+def test_groups_of_rows_are_kept_and_read(kept: KeptRuns, workspace: Path) -> None:
+    """A study measures a calibrator by group with the groups of the rows, on each machine."""
+    (place,) = runs.places(workspace, expand(study(seed=[0]), ROOT / "params.yaml"))
+    make(workspace, place)
+    tags = np.array(["day", "night", None] * 100, dtype=object)
+    parts = {split: Logits(of.logits_NC, of.labels_N, tags) for split, of in zip(SPLITS, place.logits(), strict=True)}
+    logits.write(place.folder / runs.LOGITS, parts)
+    assert kept.keep(place) is not None
+    (taken,) = places(kept, workspace / "other", seed=[0])
+    val, test = taken.logits()
+    assert val.groups_N is not None and val.groups_N.tolist() == tags.tolist()
+    fitted = measuring.fit_calibrator(val, "group_temperature spread=1")
+    assert fitted.known_groups == ("day", "night")
+    (row,) = measuring._measure_rows(taken, ["group_temperature spread=1"])
+    p_NC = fitted(test.logits_NC, groups=tags)
+    assert row["nll"] == pytest.approx(-np.log(p_NC[np.arange(300), test.labels_N]).mean())
+    settings = runs._settings(place.run.params)
+    assert "groups" not in settings["data"], "a run without groups keeps the key of its settings"
 
 
 def test_runs_of_other_settings_are_not_taken(kept: KeptRuns, workspace: Path) -> None:

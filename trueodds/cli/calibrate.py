@@ -85,8 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
     from trueodds.calibrators import conformal
     from trueodds.calibrators.selection import default_candidates
     from trueodds.files import write_json
-    from trueodds.importing import row_groups
     from trueodds.importing.calibrate import compare
+    from trueodds.inputs import row_groups
 
     if arguments.multi_label:
         from trueodds.cli import multi_label

@@ -72,7 +72,8 @@ def add_parser(commands: Subparsers) -> None:
     )
     words += f" unknown:  {forms.LABEL_ROWS}"
     parser.add_argument("--multi-label", action="store_true", help=words)
-    words = "the column of a table that holds the rows' groups, or their array in an .npz: a temperature for each group"
+    words = "the column of a table that holds the rows' groups, or their array in an .npz, or a column of the table"
+    words += " groups.csv in a folder, whose column file has the files' paths: a temperature for each group"
     words += " becomes a candidate, and the service takes the group from the tag of each input"
     parser.add_argument("--groups", metavar="COLUMN", help=words)
     add_conformal(parser)

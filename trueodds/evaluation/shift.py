@@ -21,6 +21,7 @@ from trueodds.inputs.table import write as write_csv
 from trueodds.logits import Logits
 from trueodds.metrics import CalibrationSums
 from trueodds.metrics.intervals.within_types import WithinTypes, within_types
+from trueodds.sums.group_names import GroupNames
 from trueodds.sums.inputs import Array
 
 FIGURES = ("error_rate", "nll", "ece", "adaptive_ece", "adaptive_ece_l2")
@@ -109,12 +110,12 @@ def evaluate(
             problems[entry] = str(fitted)
         else:
             roles.append(Role(entry, "compared", fitted))
-    labels_N, bins = logits.clean.labels_N, settings.bins
-    clean = [figures(one.calibrator, logits.clean.logits_NC, labels_N, bins) for one in roles]
+    how = logits.clean.labels_N, settings.bins, logits.clean.groups_N
+    clean = [figures(one.calibrator, logits.clean.logits_NC, *how) for one in roles]
     values: list[list[list[Array]]] = [[] for _ in roles]
     for _, logits_SNC in logits:  # each corruption is read once, because its file has 20 MB
         for table, one in zip(values, roles, strict=True):
-            table.append([figures(one.calibrator, logits_NC, labels_N, bins) for logits_NC in logits_SNC])
+            table.append([figures(one.calibrator, logits_NC, *how) for logits_NC in logits_SNC])
     measurements = [
         ShiftMeasurement(one.name, one.role, of_clean, np.moveaxis(np.array(table), -1, 0))
         for one, of_clean, table in zip(roles, clean, values, strict=True)
@@ -141,9 +142,15 @@ def by_severity(one: ShiftMeasurement, severities: Sequence[int], level: float) 
     return table
 
 
-def figures(calibrator: Calibrator, logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike, bins: int) -> Array:
-    """Compute FIGURES of one set of rows."""
-    p_NC = calibrator(logits_NC)
+def figures(
+    calibrator: Calibrator,
+    logits_NC: npt.ArrayLike,
+    labels_N: npt.ArrayLike,
+    bins: int,
+    groups_N: GroupNames | None = None,
+) -> Array:
+    """Compute FIGURES of one set of rows. `groups_N` are the rows' groups, for a calibrator that has some."""
+    p_NC = calibrator(logits_NC, groups=groups_N)
     sums = CalibrationSums.from_probabilities(p_NC, labels_N)
     return np.array(
         [

@@ -1,8 +1,8 @@
 """Folder with logits of corrupted test rows, from which a shift is evaluated without the network.
 
 shift.json describes them: `shift` (null: there are none), `severities`, `corruptions`, and the origin of the images.
-clean.npz holds `rows` (indices of the test rows), `labels` and `logits` of the clean images. <corruption>.npy holds
-S x N x C logits.
+clean.npz holds `rows` (indices of the test rows), `labels` and `logits` of the clean images, and their `groups`, if
+there are some. <corruption>.npy holds S x N x C logits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import numpy.typing as npt
 
 from trueodds.files import FileError, atomic_write, read_json, read_npz, write_json, write_npz
 from trueodds.logits import Logits
+from trueodds.sums.group_names import from_arrays, to_arrays
 
+GROUPS = "groups"
 DESCRIPTION, CLEAN = "shift.json", "clean.npz"
 CURE = "run the shift stage first: dvc repro shift"
 Index = npt.NDArray[np.intp]
@@ -74,10 +76,11 @@ def write(
 ) -> None:
     """Write the logits of each corruption and severity, which `logits_of` computes (N x C). The description comes last.
 
-    `clean` holds logits and labels of the same clean rows, and `rows_N` their indices among the test rows.
+    `clean` holds logits, labels and groups of the same clean rows, and `rows_N` their indices among the test rows.
     """
     _empty(folder)
-    write_npz(folder / CLEAN, {"rows": rows_N, "logits": clean.logits_NC, "labels": clean.labels_N})
+    groups = {} if clean.groups_N is None else to_arrays(GROUPS, clean.groups_N)
+    write_npz(folder / CLEAN, {"rows": rows_N, "logits": clean.logits_NC, "labels": clean.labels_N} | groups)
     for name in corruptions:
         logits_SNC = np.stack([logits_of(name, severity) for severity in severities])
         with atomic_write(folder / f"{name}.npy") as aside, aside.open("wb") as file:
@@ -97,8 +100,10 @@ def read(folder: Path) -> ShiftedLogits:
         if description["shift"] is None:
             raise FileError(f"{folder} holds no logits of corrupted rows; {CURE}")
         arrays = read_npz(folder / CLEAN)
-        clean = Logits(arrays["logits"], arrays["labels"])
-    except (FileNotFoundError, KeyError, TypeError) as error:
+        clean = Logits(arrays["logits"], arrays["labels"], from_arrays(arrays, GROUPS, len(arrays["labels"])))
+    except FileError:
+        raise
+    except (FileNotFoundError, KeyError, TypeError, ValueError) as error:
         raise FileError(f"{folder} is not complete ({error}); {CURE}") from None
     return ShiftedLogits(folder, description, clean)
 

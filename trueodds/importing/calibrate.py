@@ -16,8 +16,9 @@ from trueodds.calibrators.base import Labels
 from trueodds.calibrators.held_out import FOLDS, stratified_folds
 from trueodds.errors import UserError, unknown
 from trueodds.files import read_npz
-from trueodds.importing import forms, row_groups
+from trueodds.importing import forms
 from trueodds.importing.errors import LabelledRowsError
+from trueodds.inputs import row_groups
 from trueodds.inputs.columns import read_npy
 from trueodds.inputs.vector import labelled_table
 from trueodds.logits import Logits
@@ -304,7 +305,7 @@ def _of_arrays(
 
 def _of_table(path: Path, label: str, probabilities: bool, groups: str | None) -> _Values:
     groups_N = None if groups is None else row_groups.of_table(path, groups, label)
-    classes, values_NC, names = labelled_table.read(path, label, apart=groups)
+    classes, values_NC, names = labelled_table.read(path, label, apart=() if groups is None else (groups,))
     if len(classes) == 1:
         cure = "give one column for each class, such as 1 - p for the other one of two"
         raise LabelledRowsError(f"{path} has one column, {classes[0]!r}, beside the labels; {cure}")

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from trueodds.errors import nearest
 from trueodds.files import read_npz
-from trueodds.importing import forms, row_groups
+from trueodds.importing import forms
 from trueodds.importing.errors import LabelledRowsError
-from trueodds.inputs import ImageInput, Input, InputError, Inputs, Limits, TextInput, VectorInput, columns
+from trueodds.inputs import ImageInput, Input, InputError, Inputs, Limits, TextInput, VectorInput, columns, row_groups
 from trueodds.inputs.image.formats import SUFFIXES
 from trueodds.inputs.text import labelled_texts
 from trueodds.inputs.vector.labelled_table import check_classes
@@ -134,16 +134,17 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False, groups: str | N
         path: File or folder.
         label: Column of the labels in a table.
         texts: The rows are texts.
-        groups: Column of the rows' groups in a table, or their array in an .npz. None: the rows have no groups.
+        groups: Column of the rows' groups in a table, or in the table groups.csv of a folder, or their array in an
+            .npz. None: the rows have no groups.
 
     Raises:
-        LabelledRowsError: The path has another form, an array or the groups are missing, or there are no rows.
-        FileError: A file cannot be read, a column is missing, or rows have no label.
+        LabelledRowsError: The path has another form, an array is missing, or there are no rows.
+        FileError: A file cannot be read, a column or the groups are missing, or rows have no label.
         FileNotFoundError: There is no such path.
         MissingExtraError: A Parquet file needs pyarrow, which is not installed.
     """
     # First, because a column of groups that is not named would be read as a feature.
-    groups_N = None if groups is None or not path.exists() else _groups_of(path, groups, label)
+    groups_N = None if groups is None or not path.is_file() else _groups_of(path, groups, label)
     if texts and (path.is_dir() or (path.is_file() and path.suffix in columns.SUFFIXES)):
         rows = _texts(path, label)
     elif texts and path.exists():
@@ -153,7 +154,7 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False, groups: str | N
     elif path.is_file() and path.suffix == ".npz":
         rows = _npz(path)
     elif path.is_file() and path.suffix in (".csv", ".parquet"):
-        features, x, y = read_table(path, label, apart=groups)
+        features, x, y = read_table(path, label, apart=() if groups is None else (groups,))
         rows = ImportRows(str(path), x, y, features=features)
     elif not path.exists():
         raise FileNotFoundError(f"{path} does not exist; --labelled takes {forms.ROWS}")
@@ -161,28 +162,33 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False, groups: str | N
         raise LabelledRowsError(f"{path} ends in {path.suffix or 'nothing'}; allowed are {forms.ROWS}")
     if not len(rows):
         raise LabelledRowsError(f"{path} holds no rows")
-    if groups_N is not None and len(groups_N) != len(rows):
+    if groups is not None and path.is_dir():
+        groups_N = row_groups.of_files(path, _files_of(path, rows), groups)
+    if groups is None or groups_N is None:
+        return rows
+    if len(groups_N) != len(rows):
         problem = f"{path}: {groups} has {len(groups_N):,} entries for {len(rows):,} rows"
         raise LabelledRowsError(f"{problem}; give one for each row")
+    row_groups.check_any(path, groups_N, groups)
     return replace(rows, groups_N=groups_N)
 
 
 def _groups_of(path: Path, name: str, label: str) -> GroupNames:
-    """Read the groups of rows.
+    """Read the groups of a file's rows.
 
     Raises:
-        LabelledRowsError: There are none.
+        FileError: There are none.
     """
-    if path.is_dir():
-        raise LabelledRowsError(
-            f"{path} is a folder, which has no groups of rows; give a table or an .npz with --groups, or leave it out"
-        )
     if path.suffix == ".npz":
-        found = row_groups.of_arrays(path, read_npz(path), name)
-    else:
-        found = row_groups.of_table(path, name, label)
-    row_groups.check_any(path, found, name)
-    return found
+        return row_groups.of_arrays(path, read_npz(path), name)
+    return row_groups.of_table(path, name, label)
+
+
+def _files_of(folder: Path, rows: ImportRows) -> tuple[Path, ...]:
+    """Return the file of each row of a folder."""
+    if isinstance(rows.x, tuple):
+        return rows.x
+    return tuple(file for name in rows.classes for file in labelled_texts.files_of(folder / name))
 
 
 def sample(kind: Input, rows: ImportRows, count: int) -> Inputs:

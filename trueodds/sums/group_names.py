@@ -64,6 +64,31 @@ def names_at(place_N: npt.NDArray[np.integer], names: npt.NDArray[np.str_]) -> G
     return found
 
 
+def to_arrays(name: str, groups_N: GroupNames) -> dict[str, npt.NDArray[Any]]:
+    """Return groups as arrays for a file: places in the array `<name>_names`, in the array `name`; -1 is no group."""
+    names = sorted({group for group in groups_N.tolist() if group is not None})
+    place = {group: k for k, group in enumerate(names)}
+    place_N = np.array([-1 if group is None else place[group] for group in groups_N.tolist()], np.int64)
+    return {name: place_N, f"{name}_names": np.array(names, np.str_)}
+
+
+def from_arrays(arrays: Mapping[str, npt.NDArray[Any]], name: str, rows: int) -> GroupNames | None:
+    """Return the groups that `to_arrays` made arrays of; None if there are none.
+
+    Raises:
+        ValueError: There is another number of rows, no array of names, or a place is not one of the names.
+    """
+    if name not in arrays:
+        return None
+    names = arrays.get(f"{name}_names")
+    if names is None or arrays[name].shape != (rows,) or arrays[name].dtype.kind not in "iu":
+        raise ValueError(f"{name} must hold {rows} places in the array {name}_names; write the file again")
+    try:
+        return names_at(arrays[name], names)
+    except IndexError as error:
+        raise ValueError(f"{name}: {error}; write the file again") from None
+
+
 def _name(value: Any, row: int) -> str | None:
     if getattr(value, "ndim", None) == 0:  # a scalar of NumPy or torch
         value = value.item()

@@ -52,11 +52,13 @@ class SplitChecks(NamedTuple):
         arrays: Rows and labels of each part, without duplicates if they are left out.
         notes: Sentences for the card.
         table: Counts for checks.json.
+        kept: Mask of the rows of each part that are not left out; empty if all are kept.
     """
 
     arrays: dict[str, tuple[Inputs, Labels]]
     notes: list[str]
     table: dict[str, Any]
+    kept: dict[str, npt.NDArray[np.bool_]]
 
 
 def check_split(
@@ -90,9 +92,10 @@ def check_split(
     if telling:
         table["columns"] = telling
         notes += column_notes(telling)
-    if leaves_out:
-        arrays = duplicates.leave_out(arrays, found, params.dataset, scratch)
-    return SplitChecks(arrays, notes, table)
+    if not leaves_out:
+        return SplitChecks(arrays, notes, table, {})
+    kept = {part: ~found.left_out(part) for part in arrays if part != "train"}
+    return SplitChecks(duplicates.leave_out(arrays, found, params.dataset, scratch), notes, table, kept)
 
 
 def _words_of(parts: Mapping[str, Part]) -> dict[str, Rows]:

@@ -41,21 +41,36 @@ def of(raw: Raw, path: Path | None, params: Data) -> Raw:
     if path.is_dir():
         return of_folder(raw, path, name)
     if path.suffix in columns.SUFFIXES:
-        return of_table(raw, path, name, params.label_column)
+        return of_table(raw, path, name)
     return of_arrays(raw, path, name)
 
 
-def of_table(raw: Raw, path: Path, column: str, label: str) -> Raw:
-    """Return `raw` with the groups in a column of its table.
+def check_column(path: Path, params: Data) -> None:
+    """Check that a table has the column of `data.group_column`. An unnamed column would be read as a feature.
 
     Raises:
-        DataError: There is no such column, it is the labels' column, or a row has no group.
+        DataError: It has no such column, or the column holds the labels.
+    """
+    column, label = params.group_column, params.label_column
+    if column is None:
+        return
+    try:
+        header = columns.names(path)
+    except FileError as error:
+        raise DataError(str(error)) from None
+    if column not in header or column == label:
+        problem = f"data.group_column is {column!r}, and {path} has the columns {quotes(header)}"
+        cure = f"name one of them other than that of the labels ({label!r}), or set it to null"
+        raise DataError(f"{problem}; {cure}.{nearest(column, header)}")
+
+
+def of_table(raw: Raw, path: Path, column: str) -> Raw:
+    """Return `raw` with the groups in a column of its table, which `check_column` found.
+
+    Raises:
+        DataError: A row has no group.
     """
     try:
-        if column not in (header := columns.names(path)) or column == label:
-            problem = f"data.group_column is {column!r}, and {path} has the columns {quotes(header)}"
-            cure = f"name one of them other than that of the labels ({label!r}), or set it to null"
-            raise DataError(f"{problem}; {cure}.{nearest(column, header)}")
         names = columns.read(path, (), [column]).texts[column]
     except FileError as error:
         raise DataError(str(error)) from None
@@ -91,20 +106,30 @@ def of_folder(raw: Raw, folder: Path, name: str) -> Raw:
     Raises:
         DataError: The name is not FOLDER, the rows are not image files, or an image is in no such folder.
     """
-    files = {split: x for split, x in _inputs(raw).items() if isinstance(x, ImageFiles)}
-    if name != FOLDER or len(files) < len(_inputs(raw)):
-        raise DataError(
-            f"data.group_column is {name!r}, and {folder} is a folder; allowed is {FOLDER!r}, for images in"
-            " train/<class>/<group>/. Set it to null, or use a table with a column of groups"
-        )
+    if name != FOLDER:
+        raise _not_of_folder("data.group_column", name, folder)
+    return replace(raw, groups=_numbers_of(names_of_folders(raw, folder, "data.group_column")))
+
+
+def names_of_folders(raw: Raw, folder: Path, setting: str) -> dict[str, npt.NDArray[np.str_]]:
+    """Return the first folder below that of the class for each row of the splits of an image folder.
+
+    `setting` is the parameter that asks for it, for messages.
+
+    Raises:
+        DataError: The rows are not image files, or an image is in no such folder.
+    """
+    files = {split: x for split, x in rows_of(raw).items() if isinstance(x, ImageFiles)}
+    if len(files) < len(rows_of(raw)):
+        raise _not_of_folder(setting, FOLDER, folder)
     names = {}
     for split, x in files.items():
         inside = [path.relative_to(folder).parts for path in x.paths]
         if apart := [parts for parts in inside if len(parts) < 4]:  # <split>/<class>/<group>/.../<image>
-            problem = f"{folder / Path(*apart[0])} is not in the folder of a group (data.group_column: {FOLDER})"
+            problem = f"{folder / Path(*apart[0])} is not in the folder of a group ({setting}: {FOLDER})"
             raise DataError(f"{problem}; expected {folder}/{apart[0][0]}/<class>/<group>/{apart[0][-1]}")
         names[split] = np.array([parts[2] for parts in inside])
-    return replace(raw, groups=_numbers_of(names))
+    return names
 
 
 def draw(
@@ -207,7 +232,15 @@ def notes(column: str, groups: Mapping[str, Groups]) -> list[str]:
     return lines
 
 
-def _inputs(raw: Raw) -> dict[str, Any]:
+def _not_of_folder(setting: str, name: str, folder: Path) -> DataError:
+    """Return the error for a folder that has no such groups."""
+    return DataError(
+        f"{setting} is {name!r}, and {folder} is a folder; allowed is {FOLDER!r}, for images in"
+        " train/<class>/<group>/. Set it to null, or use a table with a column of groups"
+    )
+
+
+def rows_of(raw: Raw) -> dict[str, Any]:
     """Return the rows of each split that there is."""
     every = {"train": raw.x_train, "val": raw.x_val, "test": raw.x_test}
     return {split: x for split, x in every.items() if x is not None}

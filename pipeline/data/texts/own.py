@@ -59,11 +59,11 @@ def read_folder(folder: Path) -> Raw:
     return check_raw(Raw(x_train, y_train, x_test, y_test, classes, x_val=x_val, y_val=y_val), str(folder))
 
 
-def read_table(path: Path, label: str, group: str | None = None) -> Raw:
+def read_table(path: Path, label: str, apart: tuple[str, ...] = ()) -> Raw:
     """Read the column `text` of a CSV or Parquet file, and the class of each row in the column `label`.
 
-    Classes are in the order of their names. Whole numbers as labels are ordered as numbers. Other columns than `group`
-    are ignored, with a warning.
+    Classes are in the order of their names. Whole numbers as labels are ordered as numbers. Other columns are
+    ignored, with a warning unless they are in `apart`.
 
     Raises:
         DataError: There is no such column, or a row has no text or no label.
@@ -73,11 +73,16 @@ def read_table(path: Path, label: str, group: str | None = None) -> Raw:
         found = labelled_texts.of_table(path, label, setting="data.label_column in params.yaml")
     except FileError as error:
         raise DataError(str(error)) from None
-    if others := [name for name in found.others if name != group]:
+    if others := [name for name in found.others if name not in apart]:
         log.warning("%s: columns other than %s and %s are ignored: %s", path, COLUMN, label, quotes(others))
     place = {name: k for k, name in enumerate(found.classes)}
     y = np.array([place[name] for name in found.labels], dtype=np.int64)
     return check_raw(Raw(TextRows(found.texts), y, None, None, found.classes), str(path))
+
+
+def files_of(folder: Path, classes: Sequence[str]) -> list[Path]:
+    """List the files of a split in the order of its rows. `folder` holds a folder for each class."""
+    return [path for name in classes for path in labelled_texts.files_of(folder / name)]
 
 
 def _optional(folder: Path, classes: Sequence[str]) -> tuple[TextRows, Labels] | tuple[None, None]:

@@ -20,11 +20,11 @@ MANY = 20
 
 
 def read(
-    path: Path, label: str, *, apart: str | None = None, setting: str = "--label"
+    path: Path, label: str, *, apart: tuple[str, ...] = (), setting: str = "--label"
 ) -> tuple[tuple[str, ...], npt.NDArray[np.float64], npt.NDArray[Any]]:
     """Read the names of the features, their values (rows, features; NaN for an empty cell), and the labels as text.
 
-    `apart` is a further column that is not a feature. `setting` names the option for the column `label`, for messages.
+    `apart` are further columns that are no features. `setting` names the option for the column `label`, for messages.
 
     Raises:
         FileError: A column does not exist, rows have no label, the column of labels holds a quantity, or `columns` does
@@ -35,7 +35,7 @@ def read(
     if label not in header:
         cure = f"name the column of the labels: {setting}.{nearest(label, header)}"
         raise FileError(f"{path} has no column {label!r}; it has {column_quotes(header)}; {cure}")
-    features = tuple(name for name in header if name not in (label, apart))
+    features = tuple(name for name in header if name not in (label, *apart))
     if not features:
         raise FileError(f"{path} has no column but {label!r}; expected one for each feature of the model")
     table = columns.read(path, features, [label])
