@@ -29,7 +29,7 @@ from trueodds.reports.table.reading import Form, choose_columns
 from trueodds.reports.table.table_content import agreement, correctness
 from trueodds.reports.table.table_report import MAX_POINTS, MOST_GROUPS
 from trueodds.reports.warehouse.answer_rows import _is_explained, _on_step, all_of, period_of, rows_of, text_of
-from trueodds.reports.warehouse.expression import MOST_SMALL
+from trueodds.reports.warehouse.expression import MOST_SMALL, MOST_TABLES
 from trueodds.reports.warehouse.plan import GROUPS, Codes, Expression, Group, ReadingPlan, TimeColumn
 from trueodds.reports.warehouse.table_source import EMBEDDED, TESTED, EngineError, TableSource
 from trueodds.reports.warehouse.terms import at_least, number, total, where
@@ -100,7 +100,9 @@ def plan_of(
         group_codes=tuple((name, codes) for name in few if (codes := _group_codes(source, name))),
         moment=moment,
         unit=unit,
+        period_range=_period_range(source, moment, unit) if has_fan_out else None,
         by_list=source.engine == EMBEDDED,
+        by_pairs=source.engine == EMBEDDED,
         has_fan_out=has_fan_out,
         has_float_errors=source.engine in FLOAT_ERRORS,
     )
@@ -209,6 +211,18 @@ def _unit(source: TableSource, moment: TimeColumn, trend: TrendUnit | None) -> U
     if counts["last"][0] - counts["first"][0] < MOST_MINUTES and counts["minute"][0] <= MOST_MINUTES:
         return "minute"
     return next((unit for unit in UNITS[1:3] if counts[unit][0] <= MAX_POINTS), "month")
+
+
+def _period_range(source: TableSource, moment: TimeColumn | None, unit: Unit | None) -> tuple[int, int] | None:
+    """Return the first and the last period; None if they are too far apart for keys of 16 bits."""
+    if moment is None or unit is None:
+        return None
+    period = period_of(source.table, moment, unit)
+    found = source.run(source.table.aggregate(first=period.min(), last=period.max()))
+    first, last = found["first"][0], found["last"][0]
+    if first is None:
+        return None
+    return (first, last) if last - first + 2 <= MOST_TABLES * MOST_SMALL else None
 
 
 def _values(source: TableSource, name: str) -> list[Any]:
