@@ -244,8 +244,9 @@ def test_periods_in_several_tables_are_those_of_one(
 def test_the_largest_by_pairs_is_the_maximum(size: int) -> None:
     p_NC = np.random.default_rng(size).integers(0, 4, (40, size)) / 4  # with ties
     table = ibis.memtable({f"p{k}": p_NC[:, k] for k in range(size)})
-    found = terms.with_largest(table, list(table.columns), by_pairs=True).top
-    assert sorted(ibis.duckdb.connect().to_pyarrow(found).to_pylist()) == sorted(p_NC.max(axis=1).tolist())
+    rows, found = terms.largest(table, list(table.columns), by_pairs=True)
+    tops = ibis.duckdb.connect().to_pyarrow(rows.select(found=found))["found"]
+    assert sorted(tops.to_pylist()) == sorted(p_NC.max(axis=1).tolist())
 
 
 def test_a_label_that_was_not_there_before_is_an_error_with_a_cure(make: Make) -> None:

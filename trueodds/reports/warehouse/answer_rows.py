@@ -13,12 +13,12 @@ from trueodds.reports.warehouse.terms import (
     at_least,
     at_most,
     code,
+    largest,
     number,
     square,
     total,
     value_at,
     where,
-    with_largest,
 )
 from trueodds.sums.bins import CELLS
 from trueodds.sums.inputs import BELOW_ZERO, ROW_SUM_TOLERANCE
@@ -134,9 +134,10 @@ def _of_classes(table: Expression, plan: ReadingPlan, groups: dict[str, Expressi
     )
     if not quick:
         rows = _check(rows, names, plan.resolution.step)
-    rows = with_largest(rows, names, by_pairs=plan.by_pairs)
+    rows, top = largest(rows, names, by_pairs=plan.by_pairs)
     values = [rows[name] for name in names]
     rows = rows.mutate(
+        top=top,
         true=value_at(rows.label_code, values),
         squares=total([square(value, is_guarded=plan.has_float_errors) for value in values]),
     )

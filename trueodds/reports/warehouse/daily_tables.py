@@ -16,6 +16,7 @@ from trueodds.reports.table.reading import Form
 from trueodds.reports.table.stored_sums import ReadTable, Window
 from trueodds.reports.warehouse.arrivals import FILE, LABEL_FILE, OWN_COLUMNS, within
 from trueodds.reports.warehouse.databases import READ_ONE_STATE, disconnect, engine_text, is_address
+from trueodds.reports.warehouse.label_join import with_equal_keys
 from trueodds.reports.warehouse.parquet_source import TableSource, open_source
 from trueodds.reports.warehouse.plan import Expression, TimeColumn
 from trueodds.reports.warehouse.planning import time_column
@@ -169,7 +170,7 @@ def _open(table: PartitionedTable, answers: TableSource, label_file: str) -> Ope
     time = time_column(answers, "time")[0]
     if table.labels is not None:
         labels = open_source(table.labels, table.engine, answers.table, file_column=label_file)
-        _check_labels(table, answers, labels)
+        answers, labels = _check_labels(table, answers, labels)
         return OpenTables(table, answers, labels, time, time_column(labels, "time")[0])
     if label not in answers.header:
         raise FileError(
@@ -207,8 +208,10 @@ def _by_a_view(table: PartitionedTable) -> str:
     return " with a view" if table.is_of_database else ""
 
 
-def _check_labels(table: PartitionedTable, answers: TableSource, labels: TableSource) -> None:
-    """Check that a table of labels can be joined.
+def _check_labels(
+    table: PartitionedTable, answers: TableSource, labels: TableSource
+) -> tuple[TableSource, TableSource]:
+    """Check that a table of labels can be joined, and return both with ids of one type.
 
     Raises:
         FileError: A column is missing, the answers hold labels too, or a label has no id or no time.
@@ -224,17 +227,13 @@ def _check_labels(table: PartitionedTable, answers: TableSource, labels: TableSo
                     key: "Name it with --id",
                 }.get(name, "Name it with --label")
                 raise FileError(f"{one.name} has no column {name!r}; it has {_columns(one)}. {cure}")
-    mine, theirs = answers.table[key].type().copy(nullable=True), labels.table[key].type().copy(nullable=True)
-    if mine != theirs:
-        raise FileError(
-            f"the column {key!r} holds {mine} in {answers.name} and {theirs} in {labels.name}; cast one, so that equal"
-            " ids are equal"
-        )
+    answers, labels = with_equal_keys(answers, labels, key)
     rows = labels.table
     gaps = rows.filter(rows[key].isnull() & rows[label].notnull())
     count = int(labels.run(gaps.aggregate(count=gaps.count()))["count"][0])
     if count:
         raise FileError(f"{labels.name}: {plural(count, 'label')} have no {key}; leave them out, or fill in the {key}")
+    return answers, labels
 
 
 def time_ms(value: Any, moment: TimeColumn) -> int:

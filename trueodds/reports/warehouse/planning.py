@@ -29,13 +29,14 @@ from trueodds.reports.table.reading import Form, choose_columns
 from trueodds.reports.table.table_content import agreement, correctness
 from trueodds.reports.table.table_report import MAX_POINTS, MOST_GROUPS
 from trueodds.reports.warehouse.answer_rows import _is_explained, _on_step, all_of, period_of, rows_of, text_of
+from trueodds.reports.warehouse.arrivals import within
 from trueodds.reports.warehouse.expression import MOST_SMALL, MOST_TABLES
 from trueodds.reports.warehouse.plan import GROUPS, Codes, Expression, Group, ReadingPlan, TimeColumn
 from trueodds.reports.warehouse.table_source import EMBEDDED, TESTED, EngineError, TableSource
 from trueodds.reports.warehouse.terms import at_least, number, total, where
 from trueodds.sums.rounding import EXACT, Resolution
 from trueodds.sums.steps import _EVIDENCE_ROWS, COARSEST_WITH_NLL, MOST_ROUNDING, _common_steps
-from trueodds.texts import alike, quotes, short
+from trueodds.texts import alike, plural, quotes, short
 
 MOST_VALUES = 10_000
 """Largest number of different labels, or of other values whose meaning is looked up."""
@@ -47,6 +48,8 @@ FLOAT_ERRORS = ("postgres", "bigquery")
 """Engines that stop at a product that is too large or too small for a double."""
 FIRST_FAN_OUT = 2
 """First version of DuckDB that passes the rows of a WITH to several aggregates. Earlier ones write all rows first."""
+YEARS_MS = (-62_135_596_800_000, 253_370_764_800_000)
+"""Unix milliseconds of the beginning of the years 1 and 9999. PostgreSQL has times beyond them, and infinite ones."""
 SAMPLE = 256
 """Number of rows whose values can show that the table is not rounded."""
 UNITS: tuple[Unit, ...] = get_args(Unit)
@@ -167,9 +170,21 @@ def time_column(source: TableSource, name: str) -> tuple[TimeColumn, str]:
                 f"{source.name}: the column {name!r} holds {kind}, whose days are not tested on {source.engine};"
                 " allowed are whole numbers of Unix time: give a view that has them"
             )
-        if name == "time" and source.run(source.table.aggregate(gaps=column.isnull().sum()))["gaps"][0]:
+        moment = TimeColumn(column=name)
+        wanted = {"gaps": column.isnull().ifelse(1, 0).sum()}
+        if source.engine != "clickhouse":  # whose types hold the years 1900 to 2299 only
+            far = within(source.table, moment, *YEARS_MS)
+            wanted["far"] = where(far, ibis.literal(0), where(column.isnull(), ibis.literal(0), ibis.literal(1))).sum()
+        found = source.run(source.table.aggregate(**wanted))
+        if name == "time" and found["gaps"][0]:
             raise FileError(f"{source.name}: the column {name!r} has gaps; allowed is a time in every row")
-        return TimeColumn(column=name), ""
+        if far_rows := int((found.get("far") or [0])[0] or 0):
+            raise FileError(
+                f"{source.name}: {plural(far_rows, 'row')} hold a time in {name!r} that is infinite or not in the years"
+                " 1 to 9998; allowed is the time of each answer or label: correct these rows, or leave them out by a"
+                " view"
+            )
+        return moment, ""
     if not kind.is_integer():
         raise FileError(
             f"{source.name}: the column {name!r} holds {kind}; allowed are timestamps and whole numbers of Unix time:"

@@ -42,8 +42,8 @@ def at_least(value: Expression, least: Expression) -> Expression:
     return where(value < least, least, value)
 
 
-def with_largest(rows: Expression, names: Sequence[str], *, by_pairs: bool) -> Expression:
-    """Add `top`, the largest value of some columns.
+def largest(rows: Expression, names: Sequence[str], *, by_pairs: bool) -> tuple[Expression, Expression]:
+    """Return the rows, perhaps with more columns, and the largest value of some columns.
 
     Args:
         rows: The rows.
@@ -51,15 +51,15 @@ def with_largest(rows: Expression, names: Sequence[str], *, by_pairs: bool) -> E
         by_pairs: Whether to compare pairs, and then the larger ones of them, up to `MOST_PAIRED` columns. A row with a
             null may then have a null.
     """
-    if not by_pairs or len(names) > MOST_PAIRED:
-        return rows.mutate(top=ibis.greatest(*(rows[name] for name in names)))
+    if not by_pairs or len(names) > MOST_PAIRED or len(names) == 1:
+        return rows, ibis.greatest(*(rows[name] for name in names))
     depth = 0
-    while len(names) > 1:
+    while len(names) > 2:
         pairs = list(zip(names[::2], names[1::2], strict=False))
         found = {f"top_{depth}_{k}": at_least(rows[one], rows[other]) for k, (one, other) in enumerate(pairs)}
         rows, depth = rows.mutate(**found), depth + 1
         names = [*found, *names[2 * len(pairs) :]]
-    return rows.mutate(top=rows[names[0]])
+    return rows, at_least(rows[names[0]], rows[names[1]])
 
 
 def square(size: Expression, *, is_guarded: bool = False) -> Expression:
