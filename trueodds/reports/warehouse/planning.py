@@ -90,8 +90,13 @@ def plan_of(
     for name in ("confidence",) if by_confidence else of_classes:
         _check_number(source, name)
     groups = tuple(name for name in GROUPS if name in header)
-    stats = _count_groups(source, groups, by_confidence)
-    moment, note = time_column(source, "time") if "time" in header else (None, "")
+    counts = _group_counts(source.table, groups, by_confidence)
+    moment, note = None, ""
+    if "time" in header:
+        moment, note, stats = look_at_times(source, "time", counts)
+    else:
+        stats = {name: values[0] for name, values in source.run(source.table.aggregate(**counts)).items()}
+    _check_groups(source, groups, stats)
     unit = None if moment is None else _unit(source, moment, trend)
     notes = [note] if note else []
     has_fan_out = source.engine == EMBEDDED and int(version(EMBEDDED).partition(".")[0]) >= FIRST_FAN_OUT
@@ -128,24 +133,26 @@ def _check_number(source: TableSource, name: str) -> None:
         )
 
 
-def _count_groups(source: TableSource, groups: Sequence[str], by_confidence: bool) -> dict[str, Any]:
-    """Count rows and groups.
+def _group_counts(table: Expression, groups: Sequence[str], by_confidence: bool) -> dict[str, Expression]:
+    """Return the numbers of rows and of groups as expressions."""
+    wanted = {"rows": table.count(), **{name: table[name].nunique() for name in groups}}
+    if by_confidence:
+        wanted["low"] = where(table.confidence.cast("float64") < number(0.5), number(1), number(0)).sum()
+    return wanted
+
+
+def _check_groups(source: TableSource, groups: Sequence[str], stats: dict[str, Any]) -> None:
+    """Check the numbers of rows and of groups.
 
     Raises:
         FileError: There are no rows, or too many groups.
     """
-    table = source.table
-    wanted = {"rows": table.count(), **{name: table[name].nunique() for name in groups}}
-    if by_confidence:
-        wanted["low"] = where(table.confidence.cast("float64") < number(0.5), number(1), number(0)).sum()
-    stats = {name: values[0] for name, values in source.run(table.aggregate(**wanted)).items()}
     if not stats["rows"]:
         raise FileError(f"{source.name} holds no answers; give a table with rows, or files with rows")
     for name in groups:
         if stats[name] > MOST_GROUPS:
             problem = f"{source.name} has {stats[name]:,} different {name}s; at most {MOST_GROUPS:,} are compared"
             raise FileError(f"{problem}: give groups that many answers share, or remove the column")
-    return stats
 
 
 def _group_codes(source: TableSource, name: Group) -> Codes:
@@ -157,12 +164,30 @@ def _group_codes(source: TableSource, name: Group) -> Codes:
 
 
 def time_column(source: TableSource, name: str) -> tuple[TimeColumn, str]:
-    """Return how a column of times is read, and a sentence about it.
+    """Return how a column of times is read, and a sentence about it (`look_at_times`)."""
+    return look_at_times(source, name, {})[:2]
+
+
+def look_at_times(
+    source: TableSource, name: str, beside: dict[str, Expression]
+) -> tuple[TimeColumn, str, dict[str, Any]]:
+    """Return how a column of times is read, a sentence about it, and other aggregates, by one query.
+
+    Args:
+        source: The table.
+        name: The column.
+        beside: Aggregates of the same table by name. Their values are returned.
 
     Raises:
-        FileError: The column has another type, a gap, or numbers of several units.
+        FileError: The column has another type, a gap, a time beyond all years, or numbers of several units.
     """
     column = source.table[name]
+
+    def look(own: dict[str, Expression]) -> tuple[dict[str, int], dict[str, Any]]:
+        terms = {f"time_{key}": term for key, term in own.items()}
+        found = {key: values[0] for key, values in source.run(source.table.aggregate(**terms, **beside)).items()}
+        return {key: int(found[f"time_{key}"] or 0) for key in own}, {key: found[key] for key in beside}
+
     kind = column.type()
     if kind.is_timestamp() or kind.is_date():
         if source.engine not in TESTED:
@@ -172,19 +197,19 @@ def time_column(source: TableSource, name: str) -> tuple[TimeColumn, str]:
             )
         moment = TimeColumn(column=name)
         wanted = {"gaps": column.isnull().ifelse(1, 0).sum()}
-        if source.engine != "clickhouse":  # whose types hold the years 1900 to 2299 only
+        if source.engine == "postgres":
             far = within(source.table, moment, *YEARS_MS)
             wanted["far"] = where(far, ibis.literal(0), where(column.isnull(), ibis.literal(0), ibis.literal(1))).sum()
-        found = source.run(source.table.aggregate(**wanted))
-        if name == "time" and found["gaps"][0]:
+        counts, others = look(wanted)
+        if name == "time" and counts["gaps"]:
             raise FileError(f"{source.name}: the column {name!r} has gaps; allowed is a time in every row")
-        if far_rows := int((found.get("far") or [0])[0] or 0):
+        if far_rows := counts.get("far", 0):
             raise FileError(
                 f"{source.name}: {plural(far_rows, 'row')} hold a time in {name!r} that is infinite or not in the years"
                 " 1 to 9998; allowed is the time of each answer or label: correct these rows, or leave them out by a"
                 " view"
             )
-        return moment, ""
+        return moment, "", others
     if not kind.is_integer():
         raise FileError(
             f"{source.name}: the column {name!r} holds {kind}; allowed are timestamps and whole numbers of Unix time:"
@@ -196,23 +221,23 @@ def time_column(source: TableSource, name: str) -> tuple[TimeColumn, str]:
         if per_second > 1:
             among[unit] = (size >= EARLIEST * per_second) & (size < LATEST * per_second)
     compact = (column >= COMPACT_DATES[0]) & (column <= COMPACT_DATES[1])
-    counts = source.run(
-        source.table.aggregate(
+    counts, others = look(
+        {
             **{unit: condition.ifelse(1, 0).sum() for unit, condition in among.items()},
-            compact=compact.ifelse(1, 0).sum(),
-            rows=source.table.count() if name == "time" else column.count(),
-        )
+            "compact": compact.ifelse(1, 0).sum(),
+            "rows": source.table.count() if name == "time" else column.count(),
+        }
     )
-    units = [unit for unit in among if counts[unit][0]]
-    if not counts["rows"][0]:
-        return TimeColumn(column=name, per_second=1), ""
-    if counts["compact"][0] or len(units) != 1 or counts[units[0]][0] != counts["rows"][0]:
+    units = [unit for unit in among if counts[unit]]
+    if not counts["rows"]:
+        return TimeColumn(column=name, per_second=1), "", others
+    if counts["compact"] or len(units) != 1 or counts[units[0]] != counts["rows"]:
         raise FileError(
             f"{source.name}: the column {name!r} holds whole numbers that are not Unix time in one unit"
             f" ({', '.join(units) or 'none fits'}); allowed are timestamps, or Unix seconds, milli-, micro- or"
             " nanoseconds in every row"
         )
-    return TimeColumn(column=name, per_second=TIME_UNITS[units[0]]), time_note(name, units[0])
+    return TimeColumn(column=name, per_second=TIME_UNITS[units[0]]), time_note(name, units[0]), others
 
 
 def _unit(source: TableSource, moment: TimeColumn, trend: TrendUnit | None) -> Unit:
