@@ -130,7 +130,7 @@ def sums_expression(table: Expression, plan: ReadingPlan, *, quick: bool = False
 def _part_by_part(rows: Expression, plan: ReadingPlan) -> Expression:
     """Return a union of aggregates, one for each table, each with the keys and the sums that it needs."""
     codes = {f"code_{group}": _group_code(rows, group, values) for group, values in plan.group_codes}
-    if plan.period_range is not None:
+    if plan.unit is not None and plan.period_range is not None:
         codes["code_period"] = _period_code(rows, *plan.period_range)
     rows = rows.mutate(right=_if(rows.label_code == rows.class_code), **codes)
     # Each takes a view of the rows: Ibis then leaves the computed columns in what all share.
