@@ -15,9 +15,10 @@ from tests.warehouse.engines import DATABASES, Database, Postgres
 from tests.warehouse.partitioned import DAY, START, end_ms, made, make
 from tests.warehouse.test_partitions import assert_same
 from trueodds import cli
-from trueodds.files import FileChangedError
+from trueodds.files import FileChangedError, FileError
 from trueodds.reports.table.stored_sums import Partition, Window, read_partition, read_sums, write_partition
 from trueodds.reports.warehouse.daily import make_day, missing_days
+from trueodds.reports.warehouse.databases import name_parts
 from trueodds.reports.warehouse.parquet_source import open_source
 from trueodds.reports.warehouse.partitions import PartitionedTable, sums_of_partition
 from trueodds.reports.warehouse.planning import plan_of
@@ -213,6 +214,47 @@ def test_tables_without_sums_are_refused_and_leave_no_file(
     assert cli.main("trueodds", cli.COMMANDS, [*command, "--out", str(tmp_path / "out.parquet")]) == 1
     printed = capsys.readouterr()
     assert words in printed.err and not printed.out and not list(tmp_path.iterdir())
+
+
+@on_postgres
+def test_ids_of_two_text_types_are_joined_and_infinite_times_refused(
+    engine: str, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert isinstance(database, Postgres)
+    database.run(
+        'CREATE TABLE "answers.2026" (id varchar(20), a double precision, b double precision, time timestamptz)',
+        "CREATE TABLE text_ids (id text, label text, time timestamp)",
+        """INSERT INTO "answers.2026" VALUES ('1', .6, .4, '2026-03-01 10:00+00'), ('2', .3, .7, '2026-03-01')""",
+        "INSERT INTO text_ids VALUES ('1', 'a', '2026-03-01 12:00'), ('2' || repeat('x', 30), 'b', '2026-03-01 13:00')",
+    )
+    words = ["--engine", database.address, "--labels", "text_ids"]
+    day = [*words, "--partition", "2026-03-01", "--out", str(tmp_path / "sums.parquet")]
+    for command in (["sums", '"answers.2026"', *day], ["report", 'public."answers.2026"', *words]):
+        assert cli.main("trueodds", cli.COMMANDS, command) == 0
+    printed = capsys.readouterr().out
+    assert "2 answers, 1 label" in printed and "1 of 2 answers" in printed
+    assert cli.main("trueodds", cli.COMMANDS, ["sums", "answers.2026", *day]) == 1
+    assert """in its name, give '"answers.2026"'""" in capsys.readouterr().err
+    database.run("""INSERT INTO "answers.2026" VALUES ('3', .6, .4, 'infinity'), ('4', .6, .4, '-infinity')""")
+    for command in (["sums", '"answers.2026"', *day], ["report", '"answers.2026"', *words]):
+        assert cli.main("trueodds", cli.COMMANDS, command) == 1
+        assert "2 rows hold a time in 'time' that is infinite" in capsys.readouterr().err
+    database.run("""DELETE FROM "answers.2026" WHERE id IN ('3', '4')""", "UPDATE text_ids SET time = 'infinity'")
+    assert cli.main("trueodds", cli.COMMANDS, ["sums", '"answers.2026"', *day]) == 1
+    assert "text_ids: 2 rows hold a time" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["", ".", "a.", '"a', 'a"b', '""', 'logs."a'])
+def test_a_name_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(FileError, match="is no name of a table; allowed are"):
+        name_parts(name)
+
+
+def test_parts_of_a_name() -> None:
+    names = ("answers", "a.b.c", 'logs."a.b"', '"a""b"', "project-1.set.table")
+    assert [name_parts(name) for name in names] == [
+        ["answers"], ["a", "b", "c"], ["logs", "a.b"], ['a"b'], ["project-1", "set", "table"]
+    ]  # fmt: skip
 
 
 def _table(columns: dict[str, object]) -> pa.Table:

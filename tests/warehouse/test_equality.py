@@ -29,7 +29,7 @@ from trueodds.reports.table.table_report import (
     sums_by_period,
     sums_of,
 )
-from trueodds.reports.warehouse import terms
+from trueodds.reports.warehouse import expression, terms
 from trueodds.reports.warehouse.answer_rows import _floor_quotient
 from trueodds.reports.warehouse.expression import sums_expression
 from trueodds.reports.warehouse.parquet_source import TableSource
@@ -219,6 +219,34 @@ def test_a_group_that_was_not_there_before_is_an_error(classes: int, make: Make)
     codes = tuple((name, values[:-1]) for name, values in plan.group_codes)
     with pytest.raises(UserError, match="not there before: the table changed"):
         sums_by_plan(source, replace(plan, group_codes=codes))
+
+
+@pytest.mark.parametrize("per_table", [2, 21])
+def test_periods_in_several_tables_are_those_of_one(
+    per_table: int, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expression, "MOST_SMALL", per_table)
+    columns = usual(60, 2)
+    source = make(arrow(columns | {"time": [86_400 * (20_000 + k % 5) for k in range(60)]}))
+    plan = plan_of(source, Form(), trend="day")
+    assert plan.period_range == (20_000, 20_004)
+    by_code, at_once = sums_by_plan(source, plan), sums_by_plan(source, replace(plan, period_range=None))
+    mine, theirs = by_code.periods("day")[1], at_once.periods("day")[1]
+    assert [start for start, _ in mine] == [start for start, _ in theirs] and len(mine) == 5
+    for (_, one), (_, other) in zip(mine, theirs, strict=True):
+        assert_equal(one, other)
+    for other_range in ((20_000, 20_003), (20_001, 20_004)):
+        with pytest.raises(UserError, match=r"tag or period that was not there before: .* run this again"):
+            sums_by_plan(source, replace(plan, period_range=other_range))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 10, terms.MOST_PAIRED, terms.MOST_PAIRED + 1])
+def test_the_largest_by_pairs_is_the_maximum(size: int) -> None:
+    p_NC = np.random.default_rng(size).integers(0, 4, (40, size)) / 4  # with ties
+    table = ibis.memtable({f"p{k}": p_NC[:, k] for k in range(size)})
+    rows, found = terms.largest(table, list(table.columns), by_pairs=True)
+    tops = ibis.duckdb.connect().to_pyarrow(rows.select(found=found))["found"]
+    assert sorted(tops.to_pylist()) == sorted(p_NC.max(axis=1).tolist())
 
 
 def test_a_label_that_was_not_there_before_is_an_error_with_a_cure(make: Make) -> None:

@@ -9,7 +9,17 @@ import ibis
 from trueodds.reports.schemas import Unit
 from trueodds.reports.warehouse.plan import UNSEEN, Expression, ReadingPlan, TimeColumn
 from trueodds.reports.warehouse.rounded_terms import with_rounded_losses
-from trueodds.reports.warehouse.terms import at_least, at_most, code, number, square, total, value_at, where
+from trueodds.reports.warehouse.terms import (
+    at_least,
+    at_most,
+    code,
+    largest,
+    number,
+    square,
+    total,
+    value_at,
+    where,
+)
 from trueodds.sums.bins import CELLS
 from trueodds.sums.inputs import BELOW_ZERO, ROW_SUM_TOLERANCE
 from trueodds.sums.losses import SMALLEST_PROBABILITY
@@ -124,9 +134,10 @@ def _of_classes(table: Expression, plan: ReadingPlan, groups: dict[str, Expressi
     )
     if not quick:
         rows = _check(rows, names, plan.resolution.step)
+    rows, top = largest(rows, names, by_pairs=plan.by_pairs)
     values = [rows[name] for name in names]
     rows = rows.mutate(
-        top=ibis.greatest(*values),
+        top=top,
         true=value_at(rows.label_code, values),
         squares=total([square(value, is_guarded=plan.has_float_errors) for value in values]),
     )

@@ -16,9 +16,10 @@ from trueodds.reports.table.reading import Form
 from trueodds.reports.table.stored_sums import ReadTable, Window
 from trueodds.reports.warehouse.arrivals import FILE, LABEL_FILE, OWN_COLUMNS, within
 from trueodds.reports.warehouse.databases import READ_ONE_STATE, disconnect, engine_text, is_address
+from trueodds.reports.warehouse.label_join import with_equal_keys
 from trueodds.reports.warehouse.parquet_source import TableSource, open_source
 from trueodds.reports.warehouse.plan import Expression, TimeColumn
-from trueodds.reports.warehouse.planning import time_column
+from trueodds.reports.warehouse.planning import look_at_times
 from trueodds.reports.warehouse.table_source import EMBEDDED
 from trueodds.texts import column_quotes, hide_password, plural
 
@@ -62,6 +63,8 @@ class TableState:
     """Answers and labels of these days."""
     rows_until: tuple[int, int]
     """Number of answers and of labels up to the end of the days."""
+    first_ms: int | None
+    """Time of the first answer; None if the days end before it."""
 
 
 @dataclass(frozen=True)
@@ -103,20 +106,21 @@ class OpenTables:
             (self.answers, self.answers.table, self.time),
             (self.label_source, self.label_rows, self.arrival),
         )
-        tables, until = [], []
-        for source, rows, moment in sides:
+        aggregates = []
+        for side, (_, rows, moment) in enumerate(sides):
             rows = rows.filter(within(rows, moment, None, window.end_ms))
-            inside = within(rows, moment, window.start_ms, None)
-            found = source.run(
-                rows.aggregate(
-                    until=rows.count(), rows=inside.ifelse(1, 0).sum(), last=rows[moment.column].max(where=inside)
-                )
-            )
-            count = int(found["rows"][0] or 0)
-            last_ms = time_ms(found["last"][0], moment) if count else None
-            tables.append(ReadTable(source.name, self.table.address, count, last_ms))
-            until.append(int(found["until"][0]))
-        return TableState((tables[0], tables[1]), (until[0], until[1]))
+            inside, column = within(rows, moment, window.start_ms, None), rows[moment.column]
+            terms = {"until": rows.count(), "rows": inside.ifelse(1, 0).sum(), "last": column.max(where=inside)}
+            terms |= {"first": column.min()}
+            aggregates.append(rows.aggregate(**{f"{name}_{side}": term for name, term in terms.items()}))
+        found = {name: values[0] for name, values in self.answers.run(aggregates[0].cross_join(aggregates[1])).items()}
+        tables = []
+        for side, (source, _, moment) in enumerate(sides):
+            count, last = int(found[f"rows_{side}"] or 0), found[f"last_{side}"]
+            tables.append(ReadTable(source.name, self.table.address, count, time_ms(last, moment) if count else None))
+        until = int(found["until_0"]), int(found["until_1"])
+        first_ms = time_ms(found["first_0"], self.time) if until[0] else None
+        return TableState((tables[0], tables[1]), until, first_ms)
 
     def check_state(self, window: Window, state: TableState) -> None:
         """Check that nothing has changed since the tables were opened.
@@ -164,13 +168,13 @@ def _open(table: PartitionedTable, answers: TableSource, label_file: str) -> Ope
             f"{answers.name} has no column time, by which answers belong to a day; it has"
             f" {_columns(answers)}. Rename the column that holds it{_by_a_view(table)}"
         )
-    if not answers.run(answers.table.aggregate(rows=answers.table.count()))["rows"][0]:
+    time, _, counts = look_at_times(answers, "time", {"answers": answers.table.count()})
+    if not counts["answers"]:
         raise FileError(f"{answers.name} holds no answers; give {'files' if label_file else 'a table'} with rows")
-    time = time_column(answers, "time")[0]
     if table.labels is not None:
         labels = open_source(table.labels, table.engine, answers.table, file_column=label_file)
-        _check_labels(table, answers, labels)
-        return OpenTables(table, answers, labels, time, time_column(labels, "time")[0])
+        answers, labels, arrival = _check_labels(table, answers, labels)
+        return OpenTables(table, answers, labels, time, arrival)
     if label not in answers.header:
         raise FileError(
             f"{answers.name} has no column {label!r}; it has {_columns(answers)}. Name it with --label, or give"
@@ -187,10 +191,11 @@ def _open(table: PartitionedTable, answers: TableSource, label_file: str) -> Ope
             f" exist; it has {_columns(answers)}. Name the column with --arrival, or give a table of labels with"
             " --labels"
         )
-    arrival = time if table.arrival == "time" else time_column(answers, table.arrival)[0]
-    column = answers.table[table.arrival]
-    gaps = answers.table.filter(answers.table[label].notnull() & column.isnull())
-    lost = int(answers.run(gaps.aggregate(count=gaps.count()))["count"][0])
+    if table.arrival == "time":  # which has no gaps
+        return OpenTables(table, answers, None, time, time)
+    gaps = answers.table[label].notnull() & answers.table[table.arrival].isnull()
+    arrival, _, counts = look_at_times(answers, table.arrival, {"lost": gaps.ifelse(1, 0).sum()})
+    lost = int(counts["lost"])
     if lost:
         raise FileError(
             f"{answers.name}: {plural(lost, 'label')} have no {table.arrival}; give each label the time of its arrival"
@@ -207,8 +212,10 @@ def _by_a_view(table: PartitionedTable) -> str:
     return " with a view" if table.is_of_database else ""
 
 
-def _check_labels(table: PartitionedTable, answers: TableSource, labels: TableSource) -> None:
-    """Check that a table of labels can be joined.
+def _check_labels(
+    table: PartitionedTable, answers: TableSource, labels: TableSource
+) -> tuple[TableSource, TableSource, TimeColumn]:
+    """Check that a table of labels can be joined, and return both with ids of one type, and the column of arrivals.
 
     Raises:
         FileError: A column is missing, the answers hold labels too, or a label has no id or no time.
@@ -224,17 +231,12 @@ def _check_labels(table: PartitionedTable, answers: TableSource, labels: TableSo
                     key: "Name it with --id",
                 }.get(name, "Name it with --label")
                 raise FileError(f"{one.name} has no column {name!r}; it has {_columns(one)}. {cure}")
-    mine, theirs = answers.table[key].type().copy(nullable=True), labels.table[key].type().copy(nullable=True)
-    if mine != theirs:
-        raise FileError(
-            f"the column {key!r} holds {mine} in {answers.name} and {theirs} in {labels.name}; cast one, so that equal"
-            " ids are equal"
-        )
-    rows = labels.table
-    gaps = rows.filter(rows[key].isnull() & rows[label].notnull())
-    count = int(labels.run(gaps.aggregate(count=gaps.count()))["count"][0])
-    if count:
+    answers, labels = with_equal_keys(answers, labels, key)
+    gaps = labels.table[key].isnull() & labels.table[label].notnull()
+    arrival, _, counts = look_at_times(labels, "time", {"lost": gaps.ifelse(1, 0).sum()})
+    if count := int(counts["lost"] or 0):
         raise FileError(f"{labels.name}: {plural(count, 'label')} have no {key}; leave them out, or fill in the {key}")
+    return answers, labels, arrival
 
 
 def time_ms(value: Any, moment: TimeColumn) -> int:

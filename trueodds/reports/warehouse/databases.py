@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from importlib import metadata
 from typing import Any
@@ -28,6 +29,9 @@ SCHEMES = {
     "trino": "trino",
 }
 """Beginning of an address -> name of the engine in Ibis."""
+_PART = re.compile(r'"(?:[^"]|"")+"|[^".]+')
+_NAME = re.compile(rf"(?:{_PART.pattern})(?:\.(?:{_PART.pattern}))*")
+"""A table's name: parts between points, some of them in double quotes."""
 READ_ONE_STATE = ("postgres",)
 """Engines whose connection reads one state of the database until it is closed."""
 _CLICKHOUSE = {"precise_float_parsing": 1, "join_use_nulls": 1, "session_timezone": "UTC"}
@@ -63,7 +67,8 @@ def open_table(name: str, address: str, connection: Any = None) -> TableSource:
     """Open a table of a database.
 
     Args:
-        name: Name of the table or the view, perhaps after that of its schema and a point.
+        name: Name of the table or the view, perhaps after that of its schema and a point. A name that contains a
+            point is in double quotes.
         address: Address of the database, such as `postgres://user@host/database`.
         connection: A connection of Ibis to this database; None opens one.
 
@@ -75,18 +80,39 @@ def open_table(name: str, address: str, connection: Any = None) -> TableSource:
     if "://" in name or name.endswith((".parquet", ".csv", ".npz", ".npy")):
         raise FileError(f"{name} is a file, and --engine is a database; name one of its tables, or use --engine duckdb")
     engine = SCHEMES[address.partition("://")[0]]
+    is_checked = connection is not None  # with the first table of the connection
     with naming(name, engine):
         connection = connection or _connect(address, engine)
-        schema, _, table = name.rpartition(".")
-        return table_of(connection.table(table, database=schema or None), name)
+        *schema, table = name_parts(name)
+        database = schema[0] if len(schema) == 1 else tuple(schema) or None
+        return table_of(connection.table(table, database=database), name, is_checked=is_checked)
 
 
-def table_of(table: Expression, name: str) -> TableSource:
+def name_parts(name: str) -> list[str]:
+    """Return the parts of a table's name, between points. A part in double quotes may contain points.
+
+    Raises:
+        FileError: The quotes are not paired, or a part is empty.
+
+    Examples:
+        >>> name_parts('logs."answers.2026"')
+        ['logs', 'answers.2026']
+    """
+    if not _NAME.fullmatch(name):
+        raise FileError(
+            f"{name} is no name of a table; allowed are table and schema.table, with a part that has a point or a"
+            " quote in double quotes: give '\"answers.2026\"'"
+        )
+    return [part[1:-1].replace('""', '"') if part.startswith('"') else part for part in _PART.findall(name)]
+
+
+def table_of(table: Expression, name: str, *, is_checked: bool = False) -> TableSource:
     """Return the source of a table of Ibis that is on a database.
 
     Args:
         table: The table.
         name: Its name in messages and reports.
+        is_checked: Whether the arithmetic of its connection has been checked.
 
     Raises:
         EngineError: The engine is none of the allowed ones, or computes otherwise than NumPy.
@@ -95,7 +121,8 @@ def table_of(table: Expression, name: str) -> TableSource:
     engine = connection.name
     run = _RUNNERS.get(engine, _run)
     source = TableSource(name, table, engine, execute=lambda expression: run(connection, expression))
-    check_arithmetic(source)
+    if not is_checked:
+        check_arithmetic(source)
     return source
 
 
@@ -173,14 +200,16 @@ def postgres_sql(compiler: Any, table: Expression) -> str:
 def _has_terms(select: sge.Select) -> bool:
     """Return whether a SELECT computes terms of single rows.
 
-    One that only chooses rows and columns is merged into the next step, so that PostgreSQL can use an index.
+    One that only chooses rows and columns is merged into the next step, so that PostgreSQL can use an index. So is one
+    that reads a column as text, as ids of two types are.
     """
     if select.args.get("offset") or select.args.get("limit"):
         return False
     constants = (sge.Null, sge.Literal, sge.Boolean)
     for one in (term.unalias() for term in select.expressions):
         is_constant = isinstance(one.this if isinstance(one, sge.Cast) else one, constants)
-        if not (is_constant or isinstance(one, sge.Column | sge.Star)):
+        is_text = isinstance(one, sge.Cast) and isinstance(one.this, sge.Column) and one.is_type("varchar", "text")
+        if not (is_constant or is_text or isinstance(one, sge.Column | sge.Star)):
             return True
     return False
 

@@ -25,6 +25,8 @@ _WIDTH = 4096
 """Number of cells that a key of a class or a period leaves room for."""
 MOST_SMALL = 2**16 // CELLS
 """Largest number of groups whose cells have keys of 16 bits."""
+MOST_TABLES = 3
+"""Largest number of aggregates for the periods. Each has keys of 16 bits, and takes some 3 MB for each thread."""
 SUMS = ("confidence", "nll", "nll_squared", "brier", "brier_squared")
 
 
@@ -128,9 +130,13 @@ def sums_expression(table: Expression, plan: ReadingPlan, *, quick: bool = False
 def _part_by_part(rows: Expression, plan: ReadingPlan) -> Expression:
     """Return a union of aggregates, one for each table, each with the keys and the sums that it needs."""
     codes = {f"code_{group}": _group_code(rows, group, values) for group, values in plan.group_codes}
+    if plan.unit is not None and plan.period_range is not None:
+        codes["code_period"] = _period_code(rows, *plan.period_range)
     rows = rows.mutate(right=_if(rows.label_code == rows.class_code), **codes)
     # Each takes a view of the rows: Ibis then leaves the computed columns in what all share.
-    tables = [_aggregate(part, rows.view(), plan) for part in parts_of(plan)]
+    tables = [_aggregate(part, rows.view(), plan) for part in parts_of(plan) if part != "period"]
+    if plan.unit is not None:
+        tables += _period_tables(rows, plan)
     # Aggregates of a few rows cost less than filtered sums over all.
     bad = rows.view()
     bad = bad.filter(bad.problem != 0)
@@ -151,8 +157,32 @@ def _group_code(rows: Expression, group: Group, codes: Codes) -> Expression:
     return code(rows[f"group_{group}"], codes, by_list=True, unseen=unseen)
 
 
-def _aggregate(part: Part, rows: Expression, plan: ReadingPlan) -> Expression:
-    """Return the groups of one table."""
+def _period_code(rows: Expression, first: int, last: int) -> Expression:
+    """Return the distance of each row's period from the first one. A new period has the number after the last one."""
+    inside = (rows.period >= first) & (rows.period <= last)
+    return where(inside, (rows.period - first).cast("float64"), number(last - first + 1))
+
+
+def _period_tables(rows: Expression, plan: ReadingPlan) -> list[Expression]:
+    """Return the groups of the periods: one table, or some whose periods are few enough for keys of 16 bits."""
+    if plan.period_range is None:
+        return [_aggregate("period", rows.view(), plan)]
+    first, last = plan.period_range
+    most = last - first + 2  # with the code of new ones
+    tables = []
+    for start in range(0, most, MOST_SMALL):
+        own = rows.view()
+        if start:
+            own = own.filter(own.code_period >= number(start))
+        if start + MOST_SMALL < most:
+            own = own.filter(own.code_period < number(start + MOST_SMALL))
+        groups = _aggregate("period", own, plan, start)
+        tables.append(groups)
+    return tables
+
+
+def _aggregate(part: Part, rows: Expression, plan: ReadingPlan, start: int = 0) -> Expression:
+    """Return the groups of one table. With a range of periods, `start` is the code of its first one."""
     name: Expression = None
     group: Expression = None
     cells, most = rows.top_cell, 0
@@ -163,6 +193,8 @@ def _aggregate(part: Part, rows: Expression, plan: ReadingPlan) -> Expression:
         if not plan.by_confidence:
             most = len(plan.classes)
             values |= {"nll": rows.nll, "brier": rows.brier}
+    elif part == "period" and plan.period_range is not None:
+        group, most = rows.code_period - number(start), MOST_SMALL
     elif part == "period":
         group = rows.period
     elif part == "positive":
@@ -203,6 +235,11 @@ def _aggregate(part: Part, rows: Expression, plan: ReadingPlan) -> Expression:
         return _complete(part, groups.rename(cell="key"))
     groups = groups.mutate(number=floor_divide(groups.key, width))
     groups = groups.mutate(cell=groups.key - groups.number * width)
+    if part == "period" and plan.period_range is not None:
+        first, last = plan.period_range
+        period = groups.number + (first + start)
+        problems = where(period <= last, ibis.literal(0, "int64"), groups.answers)
+        return _complete(part, groups.mutate(number=period, problems=problems))
     if not codes:
         return _complete(part, groups)
     texts = [value for value, _ in codes if value is not None]

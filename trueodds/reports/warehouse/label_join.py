@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import ibis
+from ibis.expr.datatypes import DataType, Int64, String
 
 from trueodds.files import FileError
 from trueodds.reports.table.reading import NOT_CLASSES
@@ -65,9 +66,7 @@ def join_labels(source: TableSource, labels: TableSource, label: str, key: str) 
                     f"{one.name} has no column {name!r}, which joins labels to answers; it has"
                     f" {column_quotes(one.header)}. Name it with {option}"
                 )
-    if source.table[key].type().copy(nullable=True) != labels.table[key].type().copy(nullable=True):
-        kinds = f"{source.table[key].type()} in {source.name} and {labels.table[key].type()} in {labels.name}"
-        raise FileError(f"the column {key!r} holds {kinds}; cast one, so that equal ids are equal")
+    source, labels = with_equal_keys(source, labels, key)
     has_times = "time" in labels.header
     rows = labels.table.select(
         key=labels.table[key], label=labels.table[label], **({"time": labels.table.time} if has_times else {})
@@ -83,6 +82,38 @@ def join_labels(source: TableSource, labels: TableSource, label: str, key: str) 
     both = (source, labels)
     first_state = [one.first_state for one in both]
     return replace(source, table=table, state=lambda: [one.state() for one in both], first_state=first_state), notes
+
+
+def with_equal_keys(source: TableSource, labels: TableSource, key: str) -> tuple[TableSource, TableSource]:
+    """Return two tables whose ids have one type. Texts of any length become text, signed whole numbers int64.
+
+    Args:
+        source: The answers.
+        labels: The labels.
+        key: Column that both tables share.
+
+    Raises:
+        FileError: The types are of different kinds, such as text and numbers.
+    """
+    both = (source, labels)
+    kinds = [one.table[key].type().copy(nullable=True) for one in both]
+    if kinds[0] == kinds[1]:
+        return both
+    if all(kind.is_string() for kind in kinds):
+        wanted: DataType = String()
+    elif all(kind.is_signed_integer() for kind in kinds):
+        wanted = Int64()
+    else:
+        raise FileError(
+            f"the column {key!r} holds {kinds[0]} in {source.name} and {kinds[1]} in {labels.name}; cast one, so that"
+            " equal ids are equal"
+        )
+    # Only where needed: a cast may keep an engine from using an index. A cast to the shorter text would cut ids.
+    first, second = (
+        one if kind == wanted else replace(one, table=one.table.mutate(**{key: one.table[key].cast(wanted)}))
+        for one, kind in zip(both, kinds, strict=True)
+    )
+    return first, second
 
 
 def _latest(rows: Expression, has_times: bool) -> Expression:

@@ -65,7 +65,7 @@ def connect() -> Any:
 
 
 def allow_small_keys(connection: Any) -> None:
-    """Let the engine count by places in an array for keys of 16 bits, in some 12 MB for each of its threads.
+    """Let the engine count by places in an array for keys of 16 bits, in some 20 MB for each of its threads.
 
     With very many threads it would need too much memory, and finds keys by their hashes as before.
     """

@@ -110,9 +110,10 @@ class _Partitioning:
         """
         tables, window = self.tables, self.window
         state = tables.state(window)
-        matched, without_answer = self._match_labels()
-        rows = _keep_rows(matched) if tables.has_files else matched
-        counts = _counts(tables.answers, rows)
+        rows, latest = self._match_labels()
+        if tables.has_files:
+            rows = _keep_rows(rows)
+        counts, number_before = self._counts(rows, latest, state.first_ms)
         files: list[ReadFile] = []
         if tables.has_files:
             files = [*_files_of(tables.answers, rows, FILE), *_files_of(tables.answers, rows, LABEL_FILE)]
@@ -120,19 +121,25 @@ class _Partitioning:
             window=window,
             groups=_no_groups(),
             source=tables.answers.name,
-            rows=replace(counts, without_answer=without_answer, label_rows=state.tables[1].rows),
+            rows=replace(counts, label_rows=state.tables[1].rows),
             files=tuple(files),
             engine=tables.engine,
             resolution=tables.table.form.resolution or EXACT,
             tables=state.tables,
         )
         if not partition.is_empty:
-            partition = self._with_sums(partition, rows)
+            partition = self._with_sums(partition, rows, number_before)
         tables.check_state(window, state)
         return partition
 
-    def _with_sums(self, partition: Partition, rows: Expression) -> Partition:
-        """Add the sums: of new labels and all answers, less what earlier partitions count."""
+    def _with_sums(self, partition: Partition, rows: Expression, number_before: int) -> Partition:
+        """Add the sums: of new labels and all answers, less what earlier partitions count.
+
+        Args:
+            partition: The partition without sums.
+            rows: Its rows.
+            number_before: Number of those whose answers are of earlier days.
+        """
         answers, table = self.tables.answers, self.tables.table
         label = table.form.label
         left_out = {label, FILE, table.arrival} - {"time"}  # a column of numbers would be a class
@@ -153,10 +160,8 @@ class _Partitioning:
 
         made = sums(rows, NEW)
         parts, first = [made.groups], [_first_of(made, plan)]
-        if partition.rows.labels:
-            earlier = rows.filter(rows[BEFORE])
-            if answers.run(earlier.aggregate(rows=earlier.count()))["rows"][0]:
-                parts.append(_only_answers(sums(earlier, NEW).groups))
+        if number_before:
+            parts.append(_only_answers(sums(rows.filter(rows[BEFORE]), NEW).groups))
         if partition.rows.corrections:
             parts.append(_negative(sums(corrected, OLD).groups))
             first.append(_negative(_first_of(sums(corrected, NEW), plan)))
@@ -172,25 +177,20 @@ class _Partitioning:
             notes=made.notes,
         )
 
-    def _match_labels(self) -> tuple[Expression, int]:
-        """Return the rows that count, with their new and their replaced label.
-
-        Returns:
-            The rows, and the number of labels of the window without an answer.
-        """
+    def _match_labels(self) -> tuple[Expression, LatestLabels | None]:
+        """Return the rows that count, with their new and their replaced label, and the labels of another table."""
         tables, label, key = self.tables, self.tables.table.form.label, self.tables.table.key
         answers = tables.answers.table
         kept = [name for name in tables.answers.header if name != label]
         time, arrival, window = tables.time, tables.arrival, self.window
         if tables.labels is None:
             rows = rows_of_column(answers, columns=kept, label=label, time=time, arrival=arrival, window=window)
-            return rows, 0
+            return rows, None
         latest = latest_labels(
             answers, tables.labels.table, key=key, label=label, time=time, arrival=arrival, window=window
         )
         self._check_different(tables.labels, latest)
-        rows = rows_of_labels(answers, latest, columns=kept, key=key, time=time, window=window)
-        return rows, self._check_keys(rows, latest)
+        return rows_of_labels(answers, latest, columns=kept, key=key, time=time, window=window), latest
 
     def _check_different(self, labels: TableSource, latest: LatestLabels) -> None:
         """Check that no id has two different labels at one time.
@@ -198,42 +198,57 @@ class _Partitioning:
         Raises:
             FileError: One has.
         """
-        for one in (latest.recent, latest.older):
-            unclear = one.filter(one.different > 1)
-            keys = labels.run(unclear.select(unclear.key).limit(1))["key"]
-            if keys:
-                raise FileError(
-                    f"{labels.name}: {self.tables.table.key} {keys[0]!r} has two different labels at the same time;"
-                    " keep one of them, or correct their times of arrival"
-                )
-
-    def _check_keys(self, rows: Expression, latest: LatestLabels) -> int:
-        """Check that each label belongs to one answer, and count the labels of the window without an answer."""
-        answers, key = self.tables.answers, self.tables.table.key
-        until = answers.table.filter(within(answers.table, self.tables.time, None, self.window.end_ms))
-        hit = rows.filter(rows[LABELLED])
-        ids = int(answers.run(hit.aggregate(ids=hit[key].nunique()))["ids"][0])
-        same = until.semi_join(hit, key)  # also answers of earlier days, whose sums count the label already
-        count = int(answers.run(same.aggregate(answers=same.count()))["answers"][0])
-        if count > ids:
+        unclear = [one.filter(one.different > 1).select("key").limit(1) for one in (latest.recent, latest.older)]
+        if keys := labels.run(ibis.union(*unclear))["key"]:
             raise FileError(
-                f"{answers.name}: {plural(count - ids, 'answer')} repeat the {key} of another one, so a label would"
+                f"{labels.name}: {self.tables.table.key} {keys[0]!r} has two different labels at the same time;"
+                " keep one of them, or correct their times of arrival"
+            )
+
+    def _counts(self, rows: Expression, latest: LatestLabels | None, first_ms: int | None) -> tuple[RowCounts, int]:
+        """Count the rows of the partition, and check that each label belongs to one answer. One query does both.
+
+        Args:
+            rows: The rows.
+            latest: Labels of another table; None if the answers hold them.
+            first_ms: Time of the first answer. No partition counts labels from before its day.
+
+        Returns:
+            The counts, and the number of rows whose answers are of earlier days.
+        """
+        answers, key, window = self.tables.answers, self.tables.table.key, self.window
+        terms = {
+            "answers": (~rows[BEFORE]).ifelse(1, 0).sum(),
+            "labels": rows[LABELLED].ifelse(1, 0).sum(),
+            "corrections": rows[CORRECTED].ifelse(1, 0).sum(),
+            "before": rows[BEFORE].ifelse(1, 0).sum(),
+        }
+        if latest is None:
+            found = answers.run(rows.aggregate(**terms))
+        else:
+            hit = rows.filter(rows[LABELLED])
+            until = answers.table.filter(within(answers.table, self.tables.time, None, window.end_ms))
+            same = until.semi_join(hit, key)  # also answers of earlier days, whose sums count the label already
+            first_day_ms = window.end_ms if first_ms is None else first_ms // DAY_MS * DAY_MS
+            arrival = replace(self.tables.arrival, column="time")
+            counted = latest.older.filter(within(latest.older, arrival, first_day_ms, None))
+            lost = latest.recent.anti_join(hit, latest.recent.key == hit[key])
+            lost = lost.anti_join(counted, lost.key == counted.key)
+            found_now = hit.filter(~hit[BEFORE])
+            found_now = found_now.semi_join(counted, found_now[key] == counted.key)
+            whole = rows.aggregate(**terms, ids=rows[key].nunique(where=rows[LABELLED]))
+            for name, one in {"same": same, "lost": lost, "found_now": found_now}.items():
+                whole = whole.cross_join(one.aggregate(**{name: one.count()}))
+            found = answers.run(whole)
+        counts = {name: int(values[0] or 0) for name, values in found.items()}
+        if latest is not None and (more := counts["same"] - counts["ids"]) > 0:
+            raise FileError(
+                f"{answers.name}: {plural(more, 'answer')} repeat the {key} of another one, so a label would"
                 " count twice; keep one answer for each"
             )
-        counted = self._counted_before(latest)
-        lost = latest.recent.anti_join(hit, latest.recent.key == hit[key])
-        lost = lost.anti_join(counted, lost.key == counted.key)
-        left = int(answers.run(lost.aggregate(count=lost.count()))["count"][0])
-        found_now = hit.filter(~hit[BEFORE])
-        found_now = found_now.semi_join(counted, found_now[key] == counted.key)
-        return left - int(answers.run(found_now.aggregate(count=found_now.count()))["count"][0])
-
-    def _counted_before(self, latest: LatestLabels) -> Expression:
-        """Return the older labels that an earlier partition has counted: none does before the first answers' day."""
-        answers, time = self.tables.answers, self.tables.time
-        first = answers.run(answers.table.aggregate(first=answers.table[time.column].min()))["first"][0]
-        first_ms = time_ms(first, time) // DAY_MS * DAY_MS
-        return latest.older.filter(within(latest.older, replace(self.tables.arrival, column="time"), first_ms, None))
+        without_answer = counts.get("lost", 0) - counts.get("found_now", 0)
+        kinds = {name: counts[name] for name in ("answers", "labels", "corrections")}
+        return RowCounts(**kinds, without_answer=without_answer), counts["before"]
 
 
 def _keep_rows(rows: Expression) -> Expression:
@@ -242,18 +257,6 @@ def _keep_rows(rows: Expression) -> Expression:
     A database gets no such table, so that an account and a replica that may only read are enough.
     """
     return ibis.get_backend(rows).create_table("trueodds_rows", rows, temp=True)
-
-
-def _counts(source: TableSource, rows: Expression) -> RowCounts:
-    """Count the rows of a partition."""
-    totals = source.run(
-        rows.aggregate(
-            answers=(~rows[BEFORE]).ifelse(1, 0).sum(),
-            labels=rows[LABELLED].ifelse(1, 0).sum(),
-            corrections=rows[CORRECTED].ifelse(1, 0).sum(),
-        )
-    )
-    return RowCounts(**{name: int(values[0] or 0) for name, values in totals.items()})
 
 
 def _files_of(source: TableSource, rows: Expression, column: str) -> list[ReadFile]:

@@ -64,6 +64,10 @@ class ReadingPlan:
     """Whether the engine finds a text in a list faster than by a comparison with each."""
     has_fan_out: bool = False
     """Whether the engine passes the rows of one scan to several aggregates, without a copy of them."""
+    period_range: tuple[int, int] | None = None
+    """First and last period, if they are few. The engine adds up by their distance from the first one."""
+    by_pairs: bool = False
+    """Whether the engine finds the largest of some numbers faster by comparisons of pairs than by GREATEST."""
     has_float_errors: bool = False
     """Whether the engine stops at a product that is too large or too small for a double."""
 

@@ -29,13 +29,14 @@ from trueodds.reports.table.reading import Form, choose_columns
 from trueodds.reports.table.table_content import agreement, correctness
 from trueodds.reports.table.table_report import MAX_POINTS, MOST_GROUPS
 from trueodds.reports.warehouse.answer_rows import _is_explained, _on_step, all_of, period_of, rows_of, text_of
-from trueodds.reports.warehouse.expression import MOST_SMALL
+from trueodds.reports.warehouse.arrivals import within
+from trueodds.reports.warehouse.expression import MOST_SMALL, MOST_TABLES
 from trueodds.reports.warehouse.plan import GROUPS, Codes, Expression, Group, ReadingPlan, TimeColumn
 from trueodds.reports.warehouse.table_source import EMBEDDED, TESTED, EngineError, TableSource
 from trueodds.reports.warehouse.terms import at_least, number, total, where
 from trueodds.sums.rounding import EXACT, Resolution
 from trueodds.sums.steps import _EVIDENCE_ROWS, COARSEST_WITH_NLL, MOST_ROUNDING, _common_steps
-from trueodds.texts import alike, quotes, short
+from trueodds.texts import alike, plural, quotes, short
 
 MOST_VALUES = 10_000
 """Largest number of different labels, or of other values whose meaning is looked up."""
@@ -47,6 +48,8 @@ FLOAT_ERRORS = ("postgres", "bigquery")
 """Engines that stop at a product that is too large or too small for a double."""
 FIRST_FAN_OUT = 2
 """First version of DuckDB that passes the rows of a WITH to several aggregates. Earlier ones write all rows first."""
+YEARS_MS = (-62_135_596_800_000, 253_370_764_800_000)
+"""Unix milliseconds of the beginning of the years 1 and 9999. PostgreSQL has times beyond them, and infinite ones."""
 SAMPLE = 256
 """Number of rows whose values can show that the table is not rounded."""
 UNITS: tuple[Unit, ...] = get_args(Unit)
@@ -87,8 +90,13 @@ def plan_of(
     for name in ("confidence",) if by_confidence else of_classes:
         _check_number(source, name)
     groups = tuple(name for name in GROUPS if name in header)
-    stats = _count_groups(source, groups, by_confidence)
-    moment, note = time_column(source, "time") if "time" in header else (None, "")
+    counts = _group_counts(source.table, groups, by_confidence)
+    moment, note = None, ""
+    if "time" in header:
+        moment, note, stats = look_at_times(source, "time", counts)
+    else:
+        stats = {name: values[0] for name, values in source.run(source.table.aggregate(**counts)).items()}
+    _check_groups(source, groups, stats)
     unit = None if moment is None else _unit(source, moment, trend)
     notes = [note] if note else []
     has_fan_out = source.engine == EMBEDDED and int(version(EMBEDDED).partition(".")[0]) >= FIRST_FAN_OUT
@@ -100,7 +108,9 @@ def plan_of(
         group_codes=tuple((name, codes) for name in few if (codes := _group_codes(source, name))),
         moment=moment,
         unit=unit,
+        period_range=_period_range(source, moment, unit) if has_fan_out else None,
         by_list=source.engine == EMBEDDED,
+        by_pairs=source.engine == EMBEDDED,
         has_fan_out=has_fan_out,
         has_float_errors=source.engine in FLOAT_ERRORS,
     )
@@ -123,24 +133,26 @@ def _check_number(source: TableSource, name: str) -> None:
         )
 
 
-def _count_groups(source: TableSource, groups: Sequence[str], by_confidence: bool) -> dict[str, Any]:
-    """Count rows and groups.
+def _group_counts(table: Expression, groups: Sequence[str], by_confidence: bool) -> dict[str, Expression]:
+    """Return the numbers of rows and of groups as expressions."""
+    wanted = {"rows": table.count(), **{name: table[name].nunique() for name in groups}}
+    if by_confidence:
+        wanted["low"] = where(table.confidence.cast("float64") < number(0.5), number(1), number(0)).sum()
+    return wanted
+
+
+def _check_groups(source: TableSource, groups: Sequence[str], stats: dict[str, Any]) -> None:
+    """Check the numbers of rows and of groups.
 
     Raises:
         FileError: There are no rows, or too many groups.
     """
-    table = source.table
-    wanted = {"rows": table.count(), **{name: table[name].nunique() for name in groups}}
-    if by_confidence:
-        wanted["low"] = where(table.confidence.cast("float64") < number(0.5), number(1), number(0)).sum()
-    stats = {name: values[0] for name, values in source.run(table.aggregate(**wanted)).items()}
     if not stats["rows"]:
         raise FileError(f"{source.name} holds no answers; give a table with rows, or files with rows")
     for name in groups:
         if stats[name] > MOST_GROUPS:
             problem = f"{source.name} has {stats[name]:,} different {name}s; at most {MOST_GROUPS:,} are compared"
             raise FileError(f"{problem}: give groups that many answers share, or remove the column")
-    return stats
 
 
 def _group_codes(source: TableSource, name: Group) -> Codes:
@@ -152,12 +164,30 @@ def _group_codes(source: TableSource, name: Group) -> Codes:
 
 
 def time_column(source: TableSource, name: str) -> tuple[TimeColumn, str]:
-    """Return how a column of times is read, and a sentence about it.
+    """Return how a column of times is read, and a sentence about it (`look_at_times`)."""
+    return look_at_times(source, name, {})[:2]
+
+
+def look_at_times(
+    source: TableSource, name: str, beside: dict[str, Expression]
+) -> tuple[TimeColumn, str, dict[str, Any]]:
+    """Return how a column of times is read, a sentence about it, and other aggregates, by one query.
+
+    Args:
+        source: The table.
+        name: The column.
+        beside: Aggregates of the same table by name. Their values are returned.
 
     Raises:
-        FileError: The column has another type, a gap, or numbers of several units.
+        FileError: The column has another type, a gap, a time beyond all years, or numbers of several units.
     """
     column = source.table[name]
+
+    def look(own: dict[str, Expression]) -> tuple[dict[str, int], dict[str, Any]]:
+        terms = {f"time_{key}": term for key, term in own.items()}
+        found = {key: values[0] for key, values in source.run(source.table.aggregate(**terms, **beside)).items()}
+        return {key: int(found[f"time_{key}"] or 0) for key in own}, {key: found[key] for key in beside}
+
     kind = column.type()
     if kind.is_timestamp() or kind.is_date():
         if source.engine not in TESTED:
@@ -165,9 +195,21 @@ def time_column(source: TableSource, name: str) -> tuple[TimeColumn, str]:
                 f"{source.name}: the column {name!r} holds {kind}, whose days are not tested on {source.engine};"
                 " allowed are whole numbers of Unix time: give a view that has them"
             )
-        if name == "time" and source.run(source.table.aggregate(gaps=column.isnull().sum()))["gaps"][0]:
+        moment = TimeColumn(column=name)
+        wanted = {"gaps": column.isnull().ifelse(1, 0).sum()}
+        if source.engine == "postgres":
+            far = within(source.table, moment, *YEARS_MS)
+            wanted["far"] = where(far, ibis.literal(0), where(column.isnull(), ibis.literal(0), ibis.literal(1))).sum()
+        counts, others = look(wanted)
+        if name == "time" and counts["gaps"]:
             raise FileError(f"{source.name}: the column {name!r} has gaps; allowed is a time in every row")
-        return TimeColumn(column=name), ""
+        if far_rows := counts.get("far", 0):
+            raise FileError(
+                f"{source.name}: {plural(far_rows, 'row')} hold a time in {name!r} that is infinite or not in the years"
+                " 1 to 9998; allowed is the time of each answer or label: correct these rows, or leave them out by a"
+                " view"
+            )
+        return moment, "", others
     if not kind.is_integer():
         raise FileError(
             f"{source.name}: the column {name!r} holds {kind}; allowed are timestamps and whole numbers of Unix time:"
@@ -179,23 +221,23 @@ def time_column(source: TableSource, name: str) -> tuple[TimeColumn, str]:
         if per_second > 1:
             among[unit] = (size >= EARLIEST * per_second) & (size < LATEST * per_second)
     compact = (column >= COMPACT_DATES[0]) & (column <= COMPACT_DATES[1])
-    counts = source.run(
-        source.table.aggregate(
+    counts, others = look(
+        {
             **{unit: condition.ifelse(1, 0).sum() for unit, condition in among.items()},
-            compact=compact.ifelse(1, 0).sum(),
-            rows=source.table.count() if name == "time" else column.count(),
-        )
+            "compact": compact.ifelse(1, 0).sum(),
+            "rows": source.table.count() if name == "time" else column.count(),
+        }
     )
-    units = [unit for unit in among if counts[unit][0]]
-    if not counts["rows"][0]:
-        return TimeColumn(column=name, per_second=1), ""
-    if counts["compact"][0] or len(units) != 1 or counts[units[0]][0] != counts["rows"][0]:
+    units = [unit for unit in among if counts[unit]]
+    if not counts["rows"]:
+        return TimeColumn(column=name, per_second=1), "", others
+    if counts["compact"] or len(units) != 1 or counts[units[0]] != counts["rows"]:
         raise FileError(
             f"{source.name}: the column {name!r} holds whole numbers that are not Unix time in one unit"
             f" ({', '.join(units) or 'none fits'}); allowed are timestamps, or Unix seconds, milli-, micro- or"
             " nanoseconds in every row"
         )
-    return TimeColumn(column=name, per_second=TIME_UNITS[units[0]]), time_note(name, units[0])
+    return TimeColumn(column=name, per_second=TIME_UNITS[units[0]]), time_note(name, units[0]), others
 
 
 def _unit(source: TableSource, moment: TimeColumn, trend: TrendUnit | None) -> Unit:
@@ -209,6 +251,18 @@ def _unit(source: TableSource, moment: TimeColumn, trend: TrendUnit | None) -> U
     if counts["last"][0] - counts["first"][0] < MOST_MINUTES and counts["minute"][0] <= MOST_MINUTES:
         return "minute"
     return next((unit for unit in UNITS[1:3] if counts[unit][0] <= MAX_POINTS), "month")
+
+
+def _period_range(source: TableSource, moment: TimeColumn | None, unit: Unit | None) -> tuple[int, int] | None:
+    """Return the first and the last period; None if they are too far apart for keys of 16 bits."""
+    if moment is None or unit is None:
+        return None
+    period = period_of(source.table, moment, unit)
+    found = source.run(source.table.aggregate(first=period.min(), last=period.max()))
+    first, last = found["first"][0], found["last"][0]
+    if first is None:
+        return None
+    return (first, last) if last - first + 2 <= MOST_TABLES * MOST_SMALL else None
 
 
 def _values(source: TableSource, name: str) -> list[Any]:

@@ -144,7 +144,8 @@ def _problem(source: TableSource, plan: ReadingPlan) -> FileError:
 
 def _new_group(source: TableSource, plan: ReadingPlan) -> FileError:
     """Build the error for a table whose rows can all be counted, and whose groups are other ones than before."""
-    groups = " or ".join(name for name, _ in plan.group_codes) or "value"
+    names = [*(name for name, _ in plan.group_codes), *(["period"] if plan.period_range else [])]
+    groups = " or ".join(names) or "value"
     return FileError(f"{source.name} holds a {groups} that was not there before: {_ANEW}")
 
 

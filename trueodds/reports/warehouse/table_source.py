@@ -197,6 +197,8 @@ def naming(
             cure = "let this account read the table (GRANT SELECT), or use the credentials of one that may"
         elif not is_connecting and any(sign in words for sign in _ABSENT):
             cure = "check the name of the table, or the path and its pattern"
+            if engine != EMBEDDED and "." in name and '"' not in name:
+                cure += f"; a point ends the name of a schema: for a table with a point in its name, give '\"{name}\"'"
         is_away = engine != EMBEDDED and any(sign in words for sign in _AWAY)
         kind = EngineAwayError if is_away and not any(sign in words for sign in _REFUSED) else EngineError
         raise kind(f"{name}: {engine} reports {type(error).__name__}: {text}; {cure}") from None

@@ -14,6 +14,8 @@ from trueodds.reports.warehouse.plan import NONE, UNSEEN, Codes, Expression
 from trueodds.sums.bins import CELLS, EDGES
 from trueodds.sums.fine import COARSE, FINE_EDGES
 
+MOST_PAIRED = 32
+"""Largest number of columns that are compared in pairs. Each round repeats the names of all columns in the SQL text."""
 _BLOCK = 128
 _UNROLLED = 8
 _LARGEST = 2**63 - 1
@@ -38,6 +40,26 @@ def at_most(value: Expression, most: Expression) -> Expression:
 def at_least(value: Expression, least: Expression) -> Expression:
     """Return the larger of two values. A null stays null."""
     return where(value < least, least, value)
+
+
+def largest(rows: Expression, names: Sequence[str], *, by_pairs: bool) -> tuple[Expression, Expression]:
+    """Return the rows, perhaps with more columns, and the largest value of some columns.
+
+    Args:
+        rows: The rows.
+        names: The columns.
+        by_pairs: Whether to compare pairs, and then the larger ones of them, up to `MOST_PAIRED` columns. A row with a
+            null may then have a null.
+    """
+    if not by_pairs or len(names) > MOST_PAIRED or len(names) == 1:
+        return rows, ibis.greatest(*(rows[name] for name in names))
+    depth = 0
+    while len(names) > 2:
+        pairs = list(zip(names[::2], names[1::2], strict=False))
+        found = {f"top_{depth}_{k}": at_least(rows[one], rows[other]) for k, (one, other) in enumerate(pairs)}
+        rows, depth = rows.mutate(**found), depth + 1
+        names = [*found, *names[2 * len(pairs) :]]
+    return rows, at_least(rows[names[0]], rows[names[1]])
 
 
 def square(size: Expression, *, is_guarded: bool = False) -> Expression:
