@@ -16,8 +16,10 @@ import pytest
 import pipeline.cli
 import service.cli
 import trueodds
+from pipeline import recalibrate
 from tests.conftest import ROOT
-from trueodds import cli, metrics
+from tests.service.tiny_bundle import write_bundle
+from trueodds import bundle, cli, metrics
 
 HEAVY = {"torch", "torchvision", "sklearn", "matplotlib", "onnxruntime", "onnx", "fastapi", "uvicorn", "pyarrow"}
 """Packages that take long to import and belong to work, not to names, options and parameters."""
@@ -44,9 +46,18 @@ HELP = {
 LISTS = {
     words: f"from trueodds import cli; import {package}.cli\n"
     f"raise SystemExit(cli.main('trueodds', {package}.cli.COMMANDS, {words.split()}))"
-    for package, words in (("service", "key"), ("pipeline", "study --list"), ("pipeline", "methods"))
+    for package, words in (
+        ("service", "key"),
+        ("pipeline", "study --list"),
+        ("pipeline", "methods"),
+        ("pipeline", "versions"),
+        ("pipeline", "default"),
+        ("pipeline", "default tiny"),
+    )
 }
-"""Commands that need no package beside Python's own."""
+"""Commands that need no package beside Python's own. The models are those of `loaded`."""
+SECONDS = 0.25
+"""Largest processor time of such a command on a machine without other work."""
 WORK = {
     **{
         words: f"from trueodds import cli; import pipeline.cli\n"
@@ -91,6 +102,10 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """What each case loads; all of a group run in forks of one process, in a folder with params.yaml."""
     folder = tmp_path_factory.mktemp("work")
     (folder / "params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
+    models = bundle.open_models(folder / "models")
+    models.publish(write_bundle(folder / "served"))
+    models.publish(write_bundle(folder / "net", seed=1), "shadow")
+    models.publish(write_bundle(folder / "waiting", seed=2), "shadow")
     results: dict[str, set[str]] = {}
     for first, cases in FIRST.items():
         done = subprocess.run(
@@ -134,7 +149,7 @@ def test_a_flow_starts_without_torch(case: str, loaded: dict[str, set[str]]) -> 
     assert HEAVY & loaded[case] == set()
 
 
-@pytest.mark.parametrize("package", [trueodds, metrics], ids=["trueodds", "metrics"])
+@pytest.mark.parametrize("package", [trueodds, metrics, bundle, recalibrate], ids=lambda package: package.__name__)
 def test_first_use_gives_what_a_type_checker_sees(package: ModuleType) -> None:
     text = Path(package.__file__ or "").read_text(encoding="utf-8")
     lazy = next(node for node in ast.parse(text).body if isinstance(node, ast.If))

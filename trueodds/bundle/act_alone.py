@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from trueodds.bundle.version_summary import promise_text
 from trueodds.errors import ConfigError
 from trueodds.files import read_json
 from trueodds.sums.inputs import Array
@@ -207,8 +208,7 @@ class ActAlone(BaseModel):
     @property
     def short(self) -> str:
         """The promise in a few words."""
-        where = "by thresholds of tags" if self.threshold is None else f"from {self.threshold:.6g} on"
-        return f"acts alone {where} (at most {100 * self.risk:.3g}% wrong)"
+        return promise_text(self.threshold, self.risk)
 
     @property
     def words(self) -> str:

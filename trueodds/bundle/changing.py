@@ -19,8 +19,8 @@ from trueodds.bundle.audit_log import (
     previous,
     repair,
 )
+from trueodds.bundle.bundle_files import BundleError
 from trueodds.bundle.contents import IDENTITY, Key, Listing, Step
-from trueodds.bundle.stored_bundle import BundleError
 from trueodds.processes.choices import DEFAULT, RECALIBRATED, SHADOW, WAITING, Slot
 
 

@@ -14,17 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.bundle.bundle import Bundle
+from trueodds.bundle.bundle_files import CALIBRATOR, CARD, BundleError
 from trueodds.bundle.card import Description
 from trueodds.bundle.label_card import label_card
-from trueodds.bundle.stored_bundle import (
-    CALIBRATOR,
-    CARD,
-    BundleError,
-    GoldenRow,
-    StoredBundle,
-    read_card,
-    write_files,
-)
+from trueodds.bundle.stored_bundle import GoldenRow, StoredBundle, read_card, write_files
 from trueodds.calibrators import MultilabelPlatt, Platt
 from trueodds.files import naming, read_json
 from trueodds.inputs import Inputs

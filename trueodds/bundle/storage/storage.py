@@ -5,13 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from trueodds.bundle.card import Card
+from trueodds.bundle.bundle_files import BundleError
 from trueodds.bundle.contents import Contents, Key, Listing, Step
-from trueodds.bundle.label_bundle import load_bundle
-from trueodds.bundle.stored_bundle import BundleError, StoredBundle
-from trueodds.calibrators import Calibrator, MultilabelPlatt
+from trueodds.bundle.version_summary import VersionSummary
+
+if TYPE_CHECKING:
+    from trueodds.bundle.card import Card
+    from trueodds.bundle.stored_bundle import StoredBundle
+    from trueodds.calibrators import Calibrator, MultilabelPlatt
 
 T = TypeVar("T")
 Verb = Callable[[Listing], tuple[T, list[Step]]]
@@ -50,8 +53,19 @@ class Storage(ABC):
         Raises:
             BundleError: The version is damaged.
         """
+        from trueodds.bundle.label_bundle import load_bundle
+
         bundle = load_bundle(self.folder(key))
         return bundle.card, bundle.calibrator
+
+    def summary(self, key: Key) -> VersionSummary:
+        """Summarise a version for a list.
+
+        Raises:
+            BundleError: The version is damaged.
+        """
+        card, calibrator = self.read(key)
+        return VersionSummary.of(card.model_dump(), calibrator.name)
 
     def write(self, model: str | None, verb: Verb[T]) -> T:
         """Apply a change of roles.
