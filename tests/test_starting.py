@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import resource
 import subprocess
 import sys
 from importlib import import_module
@@ -56,8 +57,11 @@ LISTS = {
     )
 }
 """Commands that need no package beside Python's own. The models are those of `loaded`."""
-SECONDS = 0.25
-"""Largest processor time of such a command on a machine without other work."""
+OF_HELP = 2.5
+"""Largest processor time of such a command, as a multiple of that of `trueodds --help`.
+
+A list of versions takes 1.7 times as much. With numpy, pydantic and the calibrators it took 5 times as much.
+"""
 WORK = {
     **{
         words: f"from trueodds import cli; import pipeline.cli\n"
@@ -129,6 +133,23 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
 def test_a_help_text_and_a_list_load_nothing_heavy(case: str, loaded: dict[str, set[str]]) -> None:
     allowed = IN_HELP.get(case.split()[0], set())
     assert (HEAVY | SCHEDULING | LIBRARY) & loaded[case] == allowed
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("words", ["versions", "default"])
+def test_a_list_of_versions_takes_little_more_time_than_a_help_text(words: str, tmp_path: Path) -> None:
+    bundle.open_models(tmp_path / "models").publish(write_bundle(tmp_path / "served"))
+    of_help, of_list = (min(seconds_of(case, tmp_path) for _ in range(3)) for case in ("--help", words))
+    assert of_list < OF_HELP * of_help
+
+
+def seconds_of(words: str, folder: Path) -> float:
+    """Processor time of a command."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command, environment = [sys.executable, "-m", "trueodds", *words.split()], {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 @pytest.mark.full
