@@ -1,8 +1,10 @@
-"""Choices and defaults of recalibration. The help of commands shows them, so this module imports no other package."""
+"""Choices and defaults of recalibration. The help of commands shows them, so this module loads no other package."""
 
 from __future__ import annotations
 
 from typing import Literal, get_args
+
+from trueodds.processes.choices import RECALIBRATED, SHADOW, Slot
 
 LABELS = 10_000
 """Largest number of labels to fit a calibrator on."""
@@ -21,3 +23,5 @@ PROMOTE: tuple[Promote, ...] = get_args(Promote)
 Groups = Literal["tag"]
 """Groups of answers that may have temperatures of their own."""
 GROUPS: tuple[Groups, ...] = get_args(Groups)
+SLOT_WORDS: dict[Slot, str] = {SHADOW: "the shadow", RECALIBRATED: "the recalibrated version"}
+"""Slots in words."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import resource
 import subprocess
 import sys
 from importlib import import_module
@@ -16,8 +17,10 @@ import pytest
 import pipeline.cli
 import service.cli
 import trueodds
+from pipeline import recalibrate
 from tests.conftest import ROOT
-from trueodds import cli, metrics
+from tests.service.tiny_bundle import write_bundle
+from trueodds import bundle, cli, metrics
 
 HEAVY = {"torch", "torchvision", "sklearn", "matplotlib", "onnxruntime", "onnx", "fastapi", "uvicorn", "pyarrow"}
 """Packages that take long to import and belong to work, not to names, options and parameters."""
@@ -44,9 +47,21 @@ HELP = {
 LISTS = {
     words: f"from trueodds import cli; import {package}.cli\n"
     f"raise SystemExit(cli.main('trueodds', {package}.cli.COMMANDS, {words.split()}))"
-    for package, words in (("service", "key"), ("pipeline", "study --list"), ("pipeline", "methods"))
+    for package, words in (
+        ("service", "key"),
+        ("pipeline", "study --list"),
+        ("pipeline", "methods"),
+        ("pipeline", "versions"),
+        ("pipeline", "default"),
+        ("pipeline", "default tiny"),
+    )
 }
-"""Commands that need no package beside Python's own."""
+"""Commands that need no package beside Python's own. The models are those of `loaded`."""
+OF_HELP = 2.5
+"""Largest processor time of such a command, as a multiple of that of `trueodds --help`.
+
+A list of versions takes 1.7 times as much. With numpy, pydantic and the calibrators it took 5 times as much.
+"""
 WORK = {
     **{
         words: f"from trueodds import cli; import pipeline.cli\n"
@@ -91,6 +106,10 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """What each case loads; all of a group run in forks of one process, in a folder with params.yaml."""
     folder = tmp_path_factory.mktemp("work")
     (folder / "params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
+    models = bundle.open_models(folder / "models")
+    models.publish(write_bundle(folder / "served"))
+    models.publish(write_bundle(folder / "net", seed=1), "shadow")
+    models.publish(write_bundle(folder / "waiting", seed=2), "shadow")
     results: dict[str, set[str]] = {}
     for first, cases in FIRST.items():
         done = subprocess.run(
@@ -117,6 +136,23 @@ def test_a_help_text_and_a_list_load_nothing_heavy(case: str, loaded: dict[str, 
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("words", ["versions", "default"])
+def test_a_list_of_versions_takes_little_more_time_than_a_help_text(words: str, tmp_path: Path) -> None:
+    bundle.open_models(tmp_path / "models").publish(write_bundle(tmp_path / "served"))
+    of_help, of_list = (min(seconds_of(case, tmp_path) for _ in range(3)) for case in ("--help", words))
+    assert of_list < OF_HELP * of_help
+
+
+def seconds_of(words: str, folder: Path) -> float:
+    """Processor time of a command."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command, environment = [sys.executable, "-m", "trueodds", *words.split()], {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("case", WORK)
 def test_names_and_plans_need_no_torch(case: str, loaded: dict[str, set[str]]) -> None:
     assert (HEAVY | SCIPY | SCHEDULING) & loaded[case] == set()
@@ -134,7 +170,7 @@ def test_a_flow_starts_without_torch(case: str, loaded: dict[str, set[str]]) -> 
     assert HEAVY & loaded[case] == set()
 
 
-@pytest.mark.parametrize("package", [trueodds, metrics], ids=["trueodds", "metrics"])
+@pytest.mark.parametrize("package", [trueodds, metrics, bundle, recalibrate], ids=lambda package: package.__name__)
 def test_first_use_gives_what_a_type_checker_sees(package: ModuleType) -> None:
     text = Path(package.__file__ or "").read_text(encoding="utf-8")
     lazy = next(node for node in ast.parse(text).body if isinstance(node, ast.If))

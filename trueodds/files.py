@@ -11,12 +11,12 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from trueodds.errors import UserError
+
+if TYPE_CHECKING:  # commands that read no arrays start without numpy
+    import numpy.typing as npt
 
 
 def sha256(path: Path) -> str:
@@ -55,6 +55,8 @@ def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
         FileError: The file is not such an .npz file.
         FileNotFoundError: The file does not exist.
     """
+    import numpy as np
+
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             return dict(file)
@@ -171,5 +173,7 @@ def write_npz(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
     Raises:
         OSError: The file cannot be written.
     """
+    import numpy as np
+
     with atomic_write(path) as aside, aside.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)

@@ -210,3 +210,13 @@ def capitalise(text: str) -> str:
     'May act'
     """
     return text[0].upper() + text[1:]
+
+
+def promise_text(threshold: float | None, risk: float) -> str:
+    """Return a promise to act alone in a few words.
+
+    >>> promise_text(0.93, 0.05)
+    'acts alone from 0.93 on (at most 5% wrong)'
+    """
+    where = "by thresholds of tags" if threshold is None else f"from {threshold:.6g} on"
+    return f"acts alone {where} (at most {100 * risk:.3g}% wrong)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from pipeline.choices import SLOT_WORDS
 from pipeline.cli import common
 from trueodds.cli import Parser, Subparsers
 from trueodds.processes.choices import DEFAULT, RECALIBRATED, SHADOW, SLOTS
@@ -91,7 +92,6 @@ def roll_back(models: PublishedModels, arguments: argparse.Namespace) -> list[st
 
 def shadow(models: PublishedModels, arguments: argparse.Namespace) -> list[str]:
     """Put a version into a slot, or withdraw the one there, and return what has changed in words."""
-    from pipeline.recalibrate.judging import SLOT_WORDS
     from pipeline.recalibrate.standing import displaced_text
 
     model, slot = arguments.model, arguments.slot

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.cli import common
 from trueodds.cli import Subparsers
-from trueodds.processes.choices import DEFAULT, RECALIBRATED, SERVICE, SHADOW, SLOTS, WAITING, Role
+from trueodds.processes.choices import DEFAULT, RECALIBRATED, SERVICE, SHADOW, WAITING, Role
 
 if TYPE_CHECKING:
     from trueodds.bundle import Change, PublishedModels
@@ -65,8 +65,6 @@ def versions_text(models: PublishedModels, model: str | None = None, client: Cli
 
 def _standing_lines(models: PublishedModels, name: str, client: Client | None) -> list[str]:
     """Return the versions under judgement, and the net that waits, as lines."""
-    if not any(models.version_of(name, slot) for slot in (*SLOTS, WAITING)):
-        return []  # without the 0.2 s of the import
     from pipeline.recalibrate.standing import standings, waiting_text
 
     texts = [*map(str, standings(models, name, client)), waiting_text(models, name)]
@@ -86,13 +84,8 @@ def _about(models: PublishedModels, name: str, version: str) -> str:
     from trueodds.bundle import BundleError
 
     try:
-        card, calibrator = models.summary(name, version)
+        summary = models.version_summary(name, version)
     except BundleError as error:
         return f"damaged: {error}"
-    after = card.metrics.get("after", {})
-    if card.multilabel:
-        after = after.get("whole", {})
-    numbers = ", ".join(f"{name} {after[key]:.4f}" for key, name in (("ece", "ECE"), ("nll", "NLL")) if after.get(key))
-    promise = card.act_alone
-    acts = "" if promise is None else f", {promise.short}"
-    return f"{calibrator.name}, {card.method}{', ' + numbers if numbers else ''}{acts}"
+    numbers = [f"{name} {value:.4f}" for name, value in summary.numbers.items()]
+    return ", ".join(filter(None, [summary.calibrator, summary.method, *numbers, summary.act_alone]))

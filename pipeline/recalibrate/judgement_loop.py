@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from pipeline.choices import SLOT_WORDS
 from pipeline.export.trial import try_bundle
 from pipeline.recalibrate import observed
 from pipeline.recalibrate.calibrator_choice import CalibratorChoice, choose, origin_of, settings_of, write_candidate
 from pipeline.recalibrate.judging import (
-    SLOT_WORDS,
     Call,
     commands,
     directly,

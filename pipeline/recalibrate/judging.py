@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from pipeline.choices import SLOT_WORDS
 from pipeline.recalibrate.candidate_comparison import CandidateComparison, compare
 from pipeline.recalibrate.candidate_numbers import candidate_number
 from pipeline.recalibrate.label_comparison import compare_labels
@@ -28,7 +29,6 @@ def directly(step: Callable[..., Any], *arguments: Any) -> Any:
     return step(*arguments)
 
 
-SLOT_WORDS: dict[Slot, str] = {SHADOW: "the shadow", RECALIBRATED: "the recalibrated version"}
 OPTIONS: dict[Slot, str] = {SHADOW: "--promote-net", RECALIBRATED: "--promote"}
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from pipeline.recalibrate.judging import SLOT_WORDS, evidence_about
-from pipeline.recalibrate.model_state import ModelState
-from pipeline.recalibrate.request import Recalibration
-from trueodds.bundle import DEFAULT, SHADOW, SLOTS, WAITING, PublishedModels, Slot
-from trueodds.client import Client
+from pipeline.choices import SLOT_WORDS
 from trueodds.errors import UserError
+from trueodds.processes.choices import DEFAULT, SHADOW, SLOTS, WAITING, Slot
+
+if TYPE_CHECKING:
+    from trueodds.bundle import PublishedModels
+    from trueodds.client import Client
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,11 @@ def _evidence(models: PublishedModels, name: str, slot: Slot, client: Client | N
     """Return the evidence about the version in a slot, or why it is unknown."""
     if client is None:
         return "ask the service for the evidence (--url)"
+    # Evidence needs numpy and scipy. A list of versions without a service does not.
+    from pipeline.recalibrate.judging import evidence_about
+    from pipeline.recalibrate.model_state import ModelState
+    from pipeline.recalibrate.request import Recalibration
+
     try:
         request = Recalibration(client, models, name)
         state = ModelState.of(request)

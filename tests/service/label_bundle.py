@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +17,13 @@ from trueodds.inputs import VectorInput
 
 
 def write_labels(
-    out: Path, *, name: str = "tagger", slope: float = 0.5, names: tuple[str, ...] = NAMES, log: bool = False
+    out: Path,
+    *,
+    name: str = "tagger",
+    slope: float = 0.5,
+    names: tuple[str, ...] = NAMES,
+    log: bool = False,
+    metrics: Mapping[str, Any] = MappingProxyType({}),
 ) -> LabelBundle:
     """Write the bundle of `tagger` with the curves sigma(slope z + offset), an offset for each of up to 3 labels.
 
@@ -31,7 +40,7 @@ def write_labels(
         input=VectorInput(features=["heat", "damp"]),
         method="imported",
         training={},
-        metrics={},
+        metrics=dict(metrics),
         data_sha256="",
         code_sha256="",
     )

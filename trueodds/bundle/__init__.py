@@ -37,19 +37,48 @@ Examples:
     >>> temporary.cleanup()
 """
 
-from trueodds.bundle.act_alone import ActAlone, Decision
-from trueodds.bundle.audit_log import AuditLogError, Change, Reason, user
-from trueodds.bundle.bundle import Bundle, write_none
-from trueodds.bundle.card import METRICS, POSITIVE_EDGES, Card, Description, Golden, Reference
-from trueodds.bundle.card_measures import CardSets, RiskCoverage, RiskCoveragePoint
-from trueodds.bundle.contents import Contents, Key
-from trueodds.bundle.label_bundle import LabelBundle
-from trueodds.bundle.published import PublishedModels, open_models
-from trueodds.bundle.storage.loading import load_bundle
-from trueodds.bundle.storage.locks import BusyError
-from trueodds.bundle.storage.objects import BucketError
-from trueodds.bundle.stored_bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, BundleError, Infer, why_none
-from trueodds.processes.choices import DEFAULT, RECALIBRATED, SHADOW, SLOTS, WAITING, Role, Slot
+from typing import TYPE_CHECKING
+
+from trueodds.processes.lazy import at_first_use
+
+if TYPE_CHECKING:
+    from trueodds.bundle.act_alone import ActAlone, Decision
+    from trueodds.bundle.audit_log import AuditLogError, Change, Reason, user
+    from trueodds.bundle.bundle import Bundle, write_none
+    from trueodds.bundle.card import METRICS, POSITIVE_EDGES, Card, Description, Golden, Reference
+    from trueodds.bundle.card_measures import CardSets, RiskCoverage, RiskCoveragePoint
+    from trueodds.bundle.contents import CALIBRATOR, CARD, MODEL, MODEL_CARD, BundleError, Contents, Key, why_none
+    from trueodds.bundle.label_bundle import LabelBundle
+    from trueodds.bundle.published import PublishedModels, open_models
+    from trueodds.bundle.storage.loading import load_bundle
+    from trueodds.bundle.storage.locks import BusyError
+    from trueodds.bundle.storage.objects import BucketError
+    from trueodds.bundle.stored_bundle import Infer
+    from trueodds.processes.choices import DEFAULT, RECALIBRATED, SHADOW, SLOTS, WAITING, Role, Slot
+else:
+    __getattr__ = at_first_use(
+        __name__,
+        {
+            "trueodds.bundle.act_alone": "ActAlone Decision",
+            "trueodds.bundle.audit_log": "AuditLogError Change Reason user",
+            "trueodds.bundle.bundle": "Bundle write_none",
+            "trueodds.bundle.contents": "CALIBRATOR CARD MODEL MODEL_CARD BundleError Contents Key why_none",
+            "trueodds.bundle.card": "METRICS POSITIVE_EDGES Card Description Golden Reference",
+            "trueodds.bundle.card_measures": "CardSets RiskCoverage RiskCoveragePoint",
+            "trueodds.bundle.label_bundle": "LabelBundle",
+            "trueodds.bundle.published": "PublishedModels open_models",
+            "trueodds.bundle.storage.loading": "load_bundle",
+            "trueodds.bundle.storage.locks": "BusyError",
+            "trueodds.bundle.storage.objects": "BucketError",
+            "trueodds.bundle.stored_bundle": "Infer",
+            "trueodds.processes.choices": "DEFAULT RECALIBRATED SHADOW SLOTS WAITING Role Slot",
+        },
+    )
+
+    def __dir__() -> list[str]:
+        """List the public names alone, for `dir` and tab completion."""
+        return __all__
+
 
 __all__ = [
     "CALIBRATOR",

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from trueodds.errors import ConfigError
 from trueodds.files import read_json
 from trueodds.sums.inputs import Array
-from trueodds.texts import short
+from trueodds.texts import promise_text, short
 
 Decision = Literal["act", "escalate"]
 """Decision on one answer: it acts alone, or a person decides."""
@@ -207,8 +207,7 @@ class ActAlone(BaseModel):
     @property
     def short(self) -> str:
         """The promise in a few words."""
-        where = "by thresholds of tags" if self.threshold is None else f"from {self.threshold:.6g} on"
-        return f"acts alone {where} (at most {100 * self.risk:.3g}% wrong)"
+        return promise_text(self.threshold, self.risk)
 
     @property
     def words(self) -> str:

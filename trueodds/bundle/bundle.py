@@ -19,19 +19,9 @@ import numpy.typing as npt
 from trueodds import calibrators
 from trueodds.bundle.act_alone import ActAlone
 from trueodds.bundle.card import CalibratorDistribution, Card, Description, Reference
+from trueodds.bundle.contents import CALIBRATOR, CARD, NO_BUNDLE, SETS, BundleError
 from trueodds.bundle.model_card import model_card
-from trueodds.bundle.stored_bundle import (
-    CALIBRATOR,
-    CARD,
-    NO_BUNDLE,
-    SETS,
-    BundleError,
-    GoldenRow,
-    StoredBundle,
-    check_classes,
-    read_card,
-    write_files,
-)
+from trueodds.bundle.stored_bundle import GoldenRow, StoredBundle, check_classes, read_card, write_files
 from trueodds.calibrators.conformal import ConformalSets, digest_of
 from trueodds.files import naming, read_json, write_text
 from trueodds.inputs import Inputs

@@ -19,8 +19,7 @@ from trueodds.bundle.audit_log import (
     previous,
     repair,
 )
-from trueodds.bundle.contents import IDENTITY, Key, Listing, Step
-from trueodds.bundle.stored_bundle import BundleError
+from trueodds.bundle.contents import IDENTITY, BundleError, Key, Listing, Step
 from trueodds.processes.choices import DEFAULT, RECALIBRATED, SHADOW, WAITING, Slot
 
 

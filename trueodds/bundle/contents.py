@@ -1,4 +1,6 @@
-"""Roles of published versions, and the state of a place for models at one moment.
+"""Roles of published versions, the state of a place for models at one moment, and the files of a version.
+
+This module imports no package, so that a list of versions is quick.
 
 A small file for each role holds one line with the version; in MODELS/default the model stands before it.
 
@@ -9,13 +11,36 @@ their labels. No bundle's name contains a ~.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
 
+from trueodds.errors import UserError
+from trueodds.files import sha256
 from trueodds.processes.choices import DEFAULT, ROLES, SLOTS, Role, Slot
-from trueodds.texts import NAME
+from trueodds.texts import NAME, promise_text
 
+MODEL = "model.onnx"
+"""File of a bundle with the graph, from inputs to logits."""
+CALIBRATOR = "calibrator.json"
+"""File of a bundle with the fitted calibrator, from logits to probabilities."""
+SETS = "conformal.json"
+"""File of a bundle with the calibration scores of its conformal sets, if it has sets."""
+CARD = "card.json"
+"""File of a bundle with its card: the input, the classes, the test numbers, and the hashes of the other files."""
+MODEL_CARD = "MODEL_CARD.md"
+"""File of a bundle with the card as a page for people."""
+NO_BUNDLE = "NO_BUNDLE.txt"
+"""File that explains why a folder for a bundle is empty."""
+ENTRIES = {
+    *("format", "name", "classes", "positive", "ordered", "multilabel", "input", "method", "training", "metrics"),
+    *("risk_coverage", "act_alone", "sets", "notes", "data_sha256", "code_sha256", "files", "golden", "reference"),
+}
+"""Entries of a card that this release knows, but for the distribution of a registered calibrator."""
 IDENTITY = ".id"
 Key = tuple[str, str]
 """Model and version."""
@@ -188,3 +213,68 @@ def shadowed_by(name: str) -> str:
     ('digits', 'digits')
     """
     return name if (slot := slot_of(name)) is None else name.removesuffix(f"~{slot}")
+
+
+class BundleError(UserError, ValueError):
+    """The bundle must not be served. The message says what is wrong and where."""
+
+
+def version_of(card: bytes) -> str:
+    """Return the version of a bundle with this card: the first 12 hex digits of the card's SHA-256."""
+    return hashlib.sha256(card).hexdigest()[:12]
+
+
+def why_none(folder: Path) -> str:
+    """Return the reason why a folder holds no bundle; "" if none is given."""
+    path = folder / NO_BUNDLE
+    return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+
+
+@dataclass(frozen=True)
+class VersionSummary:
+    """Calibrator, method, test numbers and promise of a version."""
+
+    calibrator: str
+    """Name of the calibrator."""
+    method: str
+    """Training method."""
+    numbers: dict[str, float]
+    """ECE and NLL of the test rows after calibration, as far as the card has them."""
+    act_alone: str
+    """The promise to act alone in a few words; "" if there is none."""
+
+    @classmethod
+    def of(cls, card: Mapping[str, Any], calibrator: str) -> Self:
+        """Summarise a card, as JSON has it, and its calibrator, by its name."""
+        after, promise = card["metrics"].get("after", {}), card.get("act_alone")
+        if card.get("multilabel"):
+            after = after.get("whole", {})
+        numbers = {name: float(after[key]) for key, name in (("ece", "ECE"), ("nll", "NLL")) if after.get(key)}
+        acts = "" if promise is None else promise_text(promise["threshold"], promise["risk"])
+        return cls(calibrator, card["method"], numbers, acts)
+
+    @classmethod
+    def of_files(cls, folder: Path, version: str) -> Self | None:
+        """Summarise the files of a version by their hashes.
+
+        The version contains the hash of its card, and the card the hashes of the other files. Files with these hashes
+        are those that a writer has checked. `None` means that the whole check has to decide: a hash differs, a file is
+        missing, another release has written the card, or another distribution has the calibrator.
+
+        Args:
+            folder: Folder of the version.
+            version: The version.
+
+        Raises:
+            OSError: A file cannot be read.
+        """
+        try:
+            card = (folder / CARD).read_bytes()
+            if version_of(card) != version:
+                return None
+            tree = json.loads(card)
+            if not tree.keys() <= ENTRIES or any(sha256(folder / file) != own for file, own in tree["files"].items()):
+                return None
+            return cls.of(tree, json.loads((folder / CALIBRATOR).read_bytes())["calibrator"])
+        except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, LookupError, AttributeError):
+            return None

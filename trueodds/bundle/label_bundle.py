@@ -16,16 +16,9 @@ import numpy.typing as npt
 import yaml
 
 from trueodds.bundle.card import Description
+from trueodds.bundle.contents import CALIBRATOR, CARD, BundleError
 from trueodds.bundle.model_card import SHOWN, inline_code, markdown_table, training_section
-from trueodds.bundle.stored_bundle import (
-    CALIBRATOR,
-    CARD,
-    BundleError,
-    GoldenRow,
-    StoredBundle,
-    read_card,
-    write_files,
-)
+from trueodds.bundle.stored_bundle import GoldenRow, StoredBundle, read_card, write_files
 from trueodds.calibrators import MultilabelPlatt, Platt
 from trueodds.files import naming, read_json
 from trueodds.inputs import Inputs

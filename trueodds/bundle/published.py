@@ -14,24 +14,22 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from trueodds.bundle import changing
 from trueodds.bundle.audit_log import Change, Reason
-from trueodds.bundle.card import Card
 from trueodds.bundle.changing import Draft, check_is_published, check_model
-from trueodds.bundle.contents import Contents, Listing, Step, shadow_of
-from trueodds.bundle.label_bundle import LabelBundle
-from trueodds.bundle.storage.bucket import Bucket, cache_of
-from trueodds.bundle.storage.cached import CachedBucket
+from trueodds.bundle.contents import CARD, BundleError, Contents, Listing, Step, VersionSummary, shadow_of
 from trueodds.bundle.storage.folder import Folder, Single
 from trueodds.bundle.storage.loading import load_bundle
 from trueodds.bundle.storage.locks import lock
 from trueodds.bundle.storage.objects import is_url
 from trueodds.bundle.storage.storage import Storage
-from trueodds.bundle.stored_bundle import CARD, BundleError
-from trueodds.calibrators import Calibrator, MultilabelPlatt
 from trueodds.processes.choices import DEFAULT, MODELS, RECALIBRATED, SHADOW, WAITING, Role, Slot
+
+if TYPE_CHECKING:  # a list of versions needs neither numpy nor pydantic, which take longer to import than it takes
+    from trueodds.bundle.card import Card
+    from trueodds.calibrators import Calibrator, MultilabelPlatt
 
 T = TypeVar("T")
 NO_SHADOWS = (
@@ -150,6 +148,15 @@ class PublishedModels:
         check_is_published(self.storage.list(), (name, version))
         return self.storage.read((name, version))
 
+    def version_summary(self, name: str, version: str) -> VersionSummary:
+        """Summarise a published version for a list. The hashes of a local version are checked.
+
+        Raises:
+            BundleError: The version is damaged.
+        """
+        check_is_published(self.storage.list(), (name, version))
+        return self.storage.summary((name, version))
+
     def standing(self, name: str, version: str) -> str:
         """Describe, for people, the role of a published version and how to send requests to it."""
         this = f"{name}/{version}"
@@ -217,6 +224,8 @@ class PublishedModels:
         Raises:
             BundleError: The bundle is damaged, or the published folder of this version is.
         """
+        from trueodds.bundle.label_bundle import LabelBundle
+
         reason = Reason.of(why, who)
         source = load_bundle(bundle)
         if source.card.name == DEFAULT:
@@ -290,6 +299,8 @@ class PublishedModels:
             BundleError: The version answers itself, `beside` no longer answers, or a model of independent labels should
                 be the shadow.
         """
+        from trueodds.bundle.label_bundle import LabelBundle
+
         key = name, version
         if slot != RECALIBRATED and isinstance(load_bundle(self.version_folder(name, version)), LabelBundle):
             raise BundleError(f"{name}/{version} {NO_SHADOWS}")
@@ -365,13 +376,20 @@ def open_models(place: str | Path | None = None, *, home: Path | None = None) ->
         's3://bucket/models'
     """
     location = str(place or os.environ.get(MODELS) or "models")
-    return PublishedModels(
-        Bucket(location, cache_of(location)) if is_url(location) else Folder((home or Path()) / location)
-    )
+    if not is_url(location):
+        return PublishedModels(Folder((home or Path()) / location))
+    from trueodds.bundle.storage.bucket import Bucket, cache_of
+
+    return PublishedModels(Bucket(location, cache_of(location)))
 
 
 def open_storage(place: str, bundle: Path | None, cache: Path | None, seconds: float) -> Storage:
     """Open the storage of a service: one bundle's folder, a folder of models, or a bucket read every `seconds`."""
     if bundle is not None:
         return Single(bundle)
-    return CachedBucket(place, cache_of(place, cache), seconds) if is_url(place) else Folder(Path(place))
+    if not is_url(place):
+        return Folder(Path(place))
+    from trueodds.bundle.storage.bucket import cache_of
+    from trueodds.bundle.storage.cached import CachedBucket
+
+    return CachedBucket(place, cache_of(place, cache), seconds)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -17,24 +16,13 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from trueodds.bundle.card import CalibratorDistribution, Card, Description, Golden, Reference
+from trueodds.bundle.contents import CALIBRATOR, CARD, MODEL, MODEL_CARD, SETS, BundleError, version_of, why_none
 from trueodds.calibrators import Calibrator, MultilabelPlatt
-from trueodds.errors import MissingExtraError, UserError
+from trueodds.errors import MissingExtraError
 from trueodds.files import sha256, write_json
 from trueodds.inputs import InputError, Inputs
 from trueodds.sums.inputs import Array
 
-MODEL = "model.onnx"
-"""File of a bundle with the graph, from inputs to logits."""
-CALIBRATOR = "calibrator.json"
-"""File of a bundle with the fitted calibrator, from logits to probabilities."""
-SETS = "conformal.json"
-"""File of a bundle with the calibration scores of its conformal sets, if it has sets."""
-CARD = "card.json"
-"""File of a bundle with its card: the input, the classes, the test numbers, and the hashes of the other files."""
-MODEL_CARD = "MODEL_CARD.md"
-"""File of a bundle with the card as a page for people."""
-NO_BUNDLE = "NO_BUNDLE.txt"
-"""File that explains why a folder for a bundle is empty."""
 GOLDEN_TOLERANCE = 1e-3
 """Tolerance of a logit, absolute and relative, or of a probability.
 
@@ -44,10 +32,6 @@ Processors differ in the last bits, wrong models by more.
 Infer = Callable[[Inputs], npt.NDArray[np.floating]]
 """Function from inputs (N, ...) to logits (N, C)."""
 Fitted = TypeVar("Fitted", Calibrator, MultilabelPlatt)
-
-
-class BundleError(UserError, ValueError):
-    """The bundle must not be served. The message says what is wrong and where."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +222,7 @@ def read_card(directory: Path, place: str) -> CheckedCard:
         card = card.model_copy(update={"input": card.input.with_files(beside)})
     except (InputError, MissingExtraError) as error:
         raise BundleError(f"{place}: {error}") from None
-    return CheckedCard(card, hashlib.sha256(raw).hexdigest()[:12])
+    return CheckedCard(card, version_of(raw))
 
 
 def check_classes(card: Card, place: str) -> None:
@@ -271,9 +255,3 @@ def required_files(card: Card) -> list[str]:
     """Return the files that a bundle must have besides its card. Old bundles have no MODEL_CARD.md."""
     stated = [name for name in (MODEL_CARD, SETS) if name in card.files]
     return [MODEL, CALIBRATOR, *stated, *card.input.beside]
-
-
-def why_none(folder: Path) -> str:
-    """Return the reason why a folder holds no bundle; "" if none is given."""
-    path = folder / NO_BUNDLE
-    return path.read_text(encoding="utf-8").strip() if path.is_file() else ""

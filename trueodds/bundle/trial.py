@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.bundle.stored_bundle import BundleError, Infer, StoredBundle, same_answers
+from trueodds.bundle.contents import BundleError
+from trueodds.bundle.stored_bundle import Infer, StoredBundle, same_answers
 from trueodds.inputs import InputError, Inputs, TensorSignature
 
 BATCH, SECONDS = 64, 5.0

@@ -119,11 +119,11 @@ def run(arguments: argparse.Namespace) -> int:
     from trueodds.bundle import open_models
 
     name = arguments.name or re.sub(r"[^A-Za-z0-9._-]+", "-", arguments.model.stem).lstrip("-._") or "model"
-    if not arguments.model.is_file():
-        raise MissingModelError(f"{arguments.model} does not exist; give the path of an ONNX file")
     for package in NEEDED:
         if importlib.util.find_spec(package) is None:
             raise ModuleNotFoundError(name=package)
+    if not arguments.model.is_file():
+        raise MissingModelError(f"{arguments.model} does not exist; give the path of an ONNX file")
     is_new = not arguments.out.exists()
     arguments.out.mkdir(parents=True, exist_ok=True)
     try:

@@ -24,11 +24,11 @@ from trueodds import calibrators
 from trueodds.bundle.audit_log import FILE as LOG
 from trueodds.bundle.audit_log import AuditLogError, Change, log_of, parse, role_of
 from trueodds.bundle.card import Card
-from trueodds.bundle.contents import IDENTITY, Key, Listing
+from trueodds.bundle.contents import CALIBRATOR, CARD, IDENTITY, MODEL, MODEL_CARD, SETS, BundleError, Key, Listing
 from trueodds.bundle.storage.objects import BucketError, ChangedError, Entry, Objects
 from trueodds.bundle.storage.storage import Storage, T, Verb
 from trueodds.bundle.storage.whole import copy, is_whole, keep
-from trueodds.bundle.stored_bundle import CALIBRATOR, CARD, MODEL, MODEL_CARD, SETS, BundleError, StoredBundle
+from trueodds.bundle.stored_bundle import StoredBundle
 from trueodds.calibrators import Calibrator, MultilabelPlatt
 from trueodds.inputs import KINDS
 from trueodds.processes.choices import DEFAULT, ROLES

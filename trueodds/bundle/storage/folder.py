@@ -10,18 +10,19 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trueodds.bundle.audit_log import log_of, repair
-from trueodds.bundle.contents import Key, Listing
-from trueodds.bundle.storage.loading import load_bundle
+from trueodds.bundle.contents import BundleError, Key, Listing, VersionSummary
 from trueodds.bundle.storage.locks import lock, lock_file
 from trueodds.bundle.storage.storage import Storage, T, Verb
 from trueodds.bundle.storage.whole import copy, keep
-from trueodds.bundle.stored_bundle import BundleError, StoredBundle
 from trueodds.files import naming
 from trueodds.processes.choices import DEFAULT, ROLES
 from trueodds.texts import NAME
+
+if TYPE_CHECKING:
+    from trueodds.bundle.stored_bundle import StoredBundle
 
 PUBLISHING = ".publishing"
 """Lock of the processes that copy bundles to a model's folder, and prefix of their unfinished folders."""
@@ -47,6 +48,9 @@ class Folder(Storage):
 
         models = {name: _names(self.path / name) for name in _names(self.path)}
         return Listing(self.given_place, models, read, modified_at, exists=self.path.is_dir())
+
+    def summary(self, key: Key) -> VersionSummary:
+        return VersionSummary.of_files(self.folder(key), key[1]) or super().summary(key)
 
     def write(self, model: str | None, verb: Verb[T]) -> T:
         with ExitStack() as stack:
@@ -74,6 +78,8 @@ class Folder(Storage):
 
         One publisher of a model copies at a time, so other unfinished folders are left over from killed ones.
         """
+        from trueodds.bundle.storage.loading import load_bundle
+
         key = source.card.name, source.version
         target, is_new = self.folder(key), not self.folder(key).parent.exists()
         if target.exists():
@@ -113,6 +119,8 @@ class Single(Storage):
     def list(self) -> Listing:
         """Return the one model and version, once the folder holds a complete bundle."""
         if self._listing is None:
+            from trueodds.bundle.storage.loading import load_bundle
+
             bundle = load_bundle(self.path)
             name, version = bundle.card.name, bundle.version
             texts: dict[str, bytes] = {DEFAULT: f"{name}/{version}\n".encode()}

@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from trueodds.bundle.card import Card
-from trueodds.bundle.contents import Contents, Key, Listing, Step
-from trueodds.bundle.storage.loading import load_bundle
-from trueodds.bundle.stored_bundle import BundleError, StoredBundle
-from trueodds.calibrators import Calibrator, MultilabelPlatt
+from trueodds.bundle.contents import BundleError, Contents, Key, Listing, Step, VersionSummary
+
+if TYPE_CHECKING:
+    from trueodds.bundle.card import Card
+    from trueodds.bundle.stored_bundle import StoredBundle
+    from trueodds.calibrators import Calibrator, MultilabelPlatt
 
 T = TypeVar("T")
 Verb = Callable[[Listing], tuple[T, list[Step]]]
@@ -50,8 +51,19 @@ class Storage(ABC):
         Raises:
             BundleError: The version is damaged.
         """
+        from trueodds.bundle.storage.loading import load_bundle
+
         bundle = load_bundle(self.folder(key))
         return bundle.card, bundle.calibrator
+
+    def summary(self, key: Key) -> VersionSummary:
+        """Summarise a version for a list.
+
+        Raises:
+            BundleError: The version is damaged.
+        """
+        card, calibrator = self.read(key)
+        return VersionSummary.of(card.model_dump(), calibrator.name)
 
     def write(self, model: str | None, verb: Verb[T]) -> T:
         """Apply a change of roles.

@@ -12,12 +12,13 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from trueodds.bundle.contents import Key
-from trueodds.bundle.storage.loading import load_bundle
-from trueodds.bundle.stored_bundle import BundleError, StoredBundle
+from trueodds.bundle.contents import BundleError, Key
 from trueodds.files import naming
+
+if TYPE_CHECKING:
+    from trueodds.bundle.stored_bundle import StoredBundle
 
 
 def keep(target: Path, key: Key, fill: Callable[[Path], None], *, prefix: str, place: str) -> None:
@@ -83,5 +84,7 @@ def _put_in_place(aside: Path, target: Path, key: Key) -> None:
 
 
 def _content(folder: Path, place: str | None = None) -> Key:
+    from trueodds.bundle.storage.loading import load_bundle
+
     bundle = load_bundle(folder, place)
     return bundle.card.name, bundle.version
