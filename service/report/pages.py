@@ -128,9 +128,16 @@ def render_questions(overview: BaseModel, *, now: datetime, first: int, most: in
     return template.render(overview=overview, now=now, first=first, most=most, questions_address=addresses.QUESTIONS)
 
 
-def problem(message: str) -> str:
-    """Render an error message as HTML."""
-    return ENVIRONMENT.get_template("problem.html").render(message=message, report_address=addresses.REPORT)
+def problem(message: str, path: str) -> str:
+    """Render the error message of a request as HTML. `path` is the request's path."""
+    is_of_queue = path == addresses.LABEL_QUEUE or path.startswith(f"{addresses.LABEL_QUEUE}/")
+    return ENVIRONMENT.get_template("problem.html").render(
+        message=message,
+        is_of_queue=is_of_queue,
+        is_answer=is_of_queue and path != addresses.LABEL_QUEUE,
+        report_address=addresses.REPORT,
+        queue_address=addresses.LABEL_QUEUE,
+    )
 
 
 class ReportRoute(APIRoute):
@@ -151,7 +158,7 @@ class ReportRoute(APIRoute):
                 name: answer.headers[name] for name in ("retry-after", "www-authenticate") if name in answer.headers
             }
             headers = {"vary": "accept", **HEADERS, **kept}
-            return Response(problem(message), answer.status_code, headers, media_type="text/html")
+            return Response(problem(message, error_answers.path_of(request.scope)), answer.status_code, headers, media_type="text/html")
 
         return handle
 

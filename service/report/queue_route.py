@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 
 from service.bulk.lines import CSV
 from service.http import documentation, json_body, keys, signed_body
-from service.http.parameters import Served, moment_of
+from service.http.parameters import Served
 from service.labels import human_labelling
 from service.labels.human_labelling import (
     MOST_CLOSED,
@@ -87,7 +87,7 @@ async def read_queue(
     who: Annotated[str | None, Query(max_length=200, description="Person whose leased answers to return.")] = None,
     show: Annotated[Show, Query(description="What the answers show: predictions may sway people.")] = "input",
     closures: Annotated[
-        int, Query(ge=0, le=MOST_CLOSED, description="In JSON: list so many answers with who closed them, and when.")
+        int, Query(ge=0, le=MOST_CLOSED, description="In JSON: list so many labelled or skipped answers with who did it, and when.")
     ] = 0,
     format: Annotated[
         Literal["json", "html", "csv"] | None, Query(description="Format. Default: as the header Accept says.")
@@ -107,7 +107,7 @@ async def read_queue(
     queue = await human_labelling.queue_of(runtime, chosen, answers, show)
     if closures:
         rows = await runtime.store.read_closed_answers(*chosen.key, closures)
-        queue.closures = [LabelledBy(id=r.id, who=r.who, at=moment_of(r.at_ms), is_skip=r.is_skip) for r in rows]
+        queue.closures = list(map(LabelledBy.of, rows))
     headers = {"vary": "accept", "cache-control": "no-store"}
     if pages.is_wanted(request):
         needs_key = not request.app.state.keys.is_open("feedback")
