@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import orjson
@@ -80,6 +80,9 @@ async def multi_label_report(
     ] = None,
     since: Since = None,
     level: Annotated[float, Query(ge=0.5, le=0.999, description="Confidence level of the intervals.")] = 0.95,
+    format: Annotated[
+        Literal["json", "html"] | None, Query(description="Format. Default: as the header Accept says.")
+    ] = None,
 ) -> Response:
     """Report on the yes/no questions that one model answers about each input: pooled, and for each label.
 
