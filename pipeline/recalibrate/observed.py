@@ -90,8 +90,8 @@ class RemoteModel:
             )
         if request.wait_seconds and not waits:
             raise ConfigError(
-                f"wait={request.wait_seconds:g} given; allowed only where there is a verdict to wait for. Another server"
-                f" serves {self.name}, so its calibrator is written to a file and not judged here: leave it out"
+                f"wait={request.wait_seconds:g} given; allowed only where there is a verdict to wait for. Another"
+                f" server serves {self.name}, so its calibrator is written to a file and not judged here: leave it out"
             )
 
     def shadow(self, name: str | None) -> str:

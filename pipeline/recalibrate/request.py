@@ -79,7 +79,7 @@ class Recalibration:
     """Largest number of labels, the newest first."""
     candidates: tuple[str, ...] = ()
     promote: Promote | None = None
-    """Rule for calibrators: the fitted one, or the one under judgement. None: when-better, for a model of the service."""
+    """Rule for calibrators, the fitted one, or the one under judgement. None: when-better."""
     promote_net: Promote = "never"
     """Rule for a net that is the shadow. The default is never, because nobody has reviewed the net."""
     slot: Slot | None = None

@@ -113,7 +113,7 @@ async def multi_label_report(
     found = await asyncio.to_thread(_report, blocks, [one for _, one in of_labels], names, options, name)
     if pages.is_wanted(request):
         text = await asyncio.to_thread(found.page)
-        return Response(text, media_type="text/html", headers={"vary": "accept", **pages.TABLE_HEADERS})
+        return pages.response(request, text, {"vary": "accept", **pages.TABLE_HEADERS})
     tree = {key: value for key, value in found.to_dict().items() if key != "source"}
     tree |= {"model": name, "versions": dict(of.key for of, _ in of_labels)}
     return Response(orjson.dumps(tree), media_type="application/json", headers={"vary": "accept"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -143,7 +143,8 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False, groups: str | N
         MissingExtraError: A Parquet file needs pyarrow, which is not installed.
     """
     # First, because a column of groups that is not named would be read as a feature.
-    groups_N = None if groups is None or not path.exists() else _groups_of(path, groups, label)
+    arrays = read_npz(path) if path.is_file() and path.suffix == ".npz" else {}
+    groups_N = None if groups is None or not path.exists() else _groups_of(path, arrays, groups, label)
     if texts and (path.is_dir() or (path.is_file() and path.suffix in columns.SUFFIXES)):
         rows = _texts(path, label)
     elif texts and path.exists():
@@ -151,7 +152,7 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False, groups: str | N
     elif path.is_dir():
         rows = _folder(path)
     elif path.is_file() and path.suffix == ".npz":
-        rows = _npz(path)
+        rows = _npz(path, arrays)
     elif path.is_file() and path.suffix in (".csv", ".parquet"):
         features, x, y = read_table(path, label, apart=groups)
         rows = ImportRows(str(path), x, y, features=features)
@@ -167,8 +168,8 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False, groups: str | N
     return replace(rows, groups_N=groups_N)
 
 
-def _groups_of(path: Path, name: str, label: str) -> GroupNames:
-    """Read the groups of rows.
+def _groups_of(path: Path, arrays: Mapping[str, npt.NDArray[Any]], name: str, label: str) -> GroupNames:
+    """Return the groups of rows: those of an .npz from its `arrays`, those of a table from its file.
 
     Raises:
         LabelledRowsError: There are none.
@@ -178,7 +179,7 @@ def _groups_of(path: Path, name: str, label: str) -> GroupNames:
             f"{path} is a folder, which has no groups of rows; give a table or an .npz with --groups, or leave it out"
         )
     if path.suffix == ".npz":
-        found = row_groups.of_arrays(path, read_npz(path), name)
+        found = row_groups.of_arrays(path, arrays, name)
     else:
         found = row_groups.of_table(path, name, label)
     row_groups.check_any(path, found, name)
@@ -213,8 +214,7 @@ def _texts(path: Path, label: str) -> ImportRows:
     return ImportRows(str(path), x, np.array(found.labels), found.classes if path.is_dir() else ())
 
 
-def _npz(path: Path) -> ImportRows:
-    arrays = read_npz(path)
+def _npz(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> ImportRows:
     if missing := {"x", "y"} - arrays.keys():
         problem = f"{path}: no array {', '.join(sorted(missing))}; it holds {', '.join(arrays) or 'nothing'}"
         raise LabelledRowsError(f"{problem}. Needed are x, the rows, and y, their labels")
