@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -78,7 +79,7 @@ def links(page: str) -> list[str]:
 def test_predictions_labels_and_health(outside: httpx.Client) -> None:
     with Client(f"{str(outside.base_url).rstrip('/')}{ROOT}") as client:
         assert client.ready()
-        answer = client.predict(pictures(3))
+        answer = client.predict(np.array(pictures(3), np.uint8))
         assert client.feedback(list(answer.ids), index=[0, 1, 2]).stored == 3
         assert client.report().answers >= 3
     assert outside.get(f"{ROOT}/health/live").status_code == 200

@@ -182,7 +182,7 @@ def negative_chances(
     log_C = (count_CW * np.log1p(-s_C[:, None] * scale_CW)).sum(axis=1)
     r_C = np.copysign(np.sqrt(np.maximum(2 * log_C, 0.0)), s_C)
     u_C = s_C * np.sqrt(curvature_C)
-    is_near_C = np.abs(u_C) < NEAR
+    is_near_C = (np.abs(u_C) < NEAR) | (r_C == 0)  # r is 0 where rounding hides it
     skew_C = 2 * (count_CW * term_CW**3).sum(axis=1) / (curvature_C * np.sqrt(curvature_C))
     far_C = 1 / np.where(is_near_C, 1.0, r_C) - 1 / np.where(is_near_C, 1.0, u_C)
     correction_C = np.where(is_near_C, skew_C / 6, far_C)
