@@ -155,7 +155,7 @@ def summary(settings: list[dict[str, Any]]) -> dict[str, float]:
 
 def main() -> None:
     parser = options_parser(__doc__, RESULT)
-    parser.add_argument("--runs", type=whole_from(CALIBRATIONS), default=400, help="runs per setting")
+    parser.add_argument("--runs", type=whole_from(CALIBRATIONS), default=200, help="runs per setting")
     options = parser.parse_args()
     run, settings = Run(), list[dict[str, Any]]()
     for world in WORLDS:

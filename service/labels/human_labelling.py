@@ -158,17 +158,17 @@ class LabelledBy(BaseModel):
     import_id: str | None = Field(description="Import of the label that holds now, which you can void.")
 
     @classmethod
-    def of(cls, closed: ClosedAnswer) -> LabelledBy:
+    def of(cls, answer: ClosedAnswer) -> LabelledBy:
         """Convert a row of the store."""
         return cls(
-            id=closed.id,
-            who=closed.who,
-            at=moment_of(closed.at_ms),
-            is_skip=closed.is_skip,
-            skipped_by=closed.skipped_by,
-            skipped_at=None if closed.skipped_ms is None else moment_of(closed.skipped_ms),
-            corrected_at=None if closed.corrected_ms is None else moment_of(closed.corrected_ms),
-            import_id=closed.import_id,
+            id=answer.id,
+            who=answer.who,
+            at=moment_of(answer.at_ms),
+            is_skip=answer.is_skip,
+            skipped_by=answer.skipped_by,
+            skipped_at=None if answer.skipped_ms is None else moment_of(answer.skipped_ms),
+            corrected_at=None if answer.corrected_ms is None else moment_of(answer.corrected_ms),
+            import_id=answer.import_id,
         )
 
 

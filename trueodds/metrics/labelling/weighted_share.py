@@ -38,6 +38,10 @@ class ByWeight(NamedTuple):
         """Mean weight of each step; 0 for a step without rows."""
         return np.divide(self.sum_CW, self.count_CW, out=np.zeros_like(self.sum_CW), where=self.count_CW > 0)
 
+    def take(self, at_A: npt.NDArray[np.intp]) -> ByWeight:
+        """Return some of the shares."""
+        return ByWeight(self.count_CW[at_A], self.sum_CW[at_A])
+
 
 def weighted_share(
     hit_L: npt.NDArray[np.bool_], weight_L: Array, level: float = 0.95
@@ -76,11 +80,9 @@ def weighted_share(
     if not len(hit_L):
         return None, 0.0, 1.0
     code_L, steps = weight_steps(weight_L)
-    parts = (
-        by_weight(np.zeros(int(of_L.sum()), np.intp), code_L[of_L], weight_L[of_L], 1, steps)
-        for of_L in (hit_L, ~hit_L)
-    )
-    value_1, lower_1, upper_1 = weighted_shares(*parts, np.array([(weight_L == 1).all()]), level)
+    one_L = np.zeros(len(hit_L), np.intp)
+    hits, misses = (by_weight(one_L[of_L], code_L[of_L], weight_L[of_L], 1, steps) for of_L in (hit_L, ~hit_L))
+    value_1, lower_1, upper_1 = weighted_shares(hits, misses, np.array([(weight_L == 1).all()]), level)
     return float(value_1[0]), float(lower_1[0]), float(upper_1[0])
 
 
@@ -133,7 +135,7 @@ def weighted_shares(
     for one, other, limit_C, sign in ((hits, misses, upper_C, 1), (misses, hits, lower_C, -1)):
         at_C = np.flatnonzero(~equal_C & (other.count_CW > 0).any(axis=1))
         if len(at_C):
-            found_C = _uppers(*(ByWeight(part.count_CW[at_C], part.sum_CW[at_C]) for part in (one, other)), q)
+            found_C = _uppers(one.take(at_C), other.take(at_C), q)
             limit_C[at_C] = found_C if sign == 1 else 1 - found_C
     lower_C[~equal_C & (hits_C == 0)], upper_C[~equal_C & (misses_C == 0)] = 0.0, 1.0
     return value_C, lower_C, upper_C

@@ -175,7 +175,7 @@ def _closed_answer(
     id_: str,
     who: str | None,
     at_ms: int | None,
-    skipped: int,
+    is_skipped: int,
     label_ms: int | None,
     corrected_ms: int | None,
     import_id: str | None,
@@ -183,14 +183,14 @@ def _closed_answer(
     """Return what became of an answer: the queue's row has who labelled or skipped it there, and when."""
     if label_ms is None:
         return ClosedAnswer(id_, who, int(at_ms or 0), is_skip=True, skipped_by=who, skipped_ms=at_ms)
-    in_queue = at_ms is not None and not skipped
+    in_queue = at_ms is not None and not is_skipped
     return ClosedAnswer(
         id_,
         who if in_queue else None,
         int(at_ms if in_queue and at_ms is not None else label_ms),
         is_skip=False,
-        skipped_by=who if skipped else None,
-        skipped_ms=at_ms if skipped else None,
+        skipped_by=who if is_skipped else None,
+        skipped_ms=at_ms if is_skipped else None,
         corrected_ms=corrected_ms if corrected_ms is not None and corrected_ms > (at_ms or label_ms) else None,
         import_id=import_id,
     )
