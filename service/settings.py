@@ -204,6 +204,11 @@ class Settings(BaseSettings):
         description="Serve reports only. The PostgreSQL store is only read (it may be a standby), and no model is"
         " loaded.",
     )
+    root_path: str = Field(
+        "",
+        description="Path below which a proxy serves this service, such as /odds, if the proxy removes it. Links,"
+        " redirects and /docs then begin with it.",
+    )
     predict_key_hash: KeyHashes = Field((), description=_KEY.format("/predict, /v2 inference, /observe and /kserve"))
     feedback_key_hash: KeyHashes = Field((), description=_KEY.format("/feedback"))
     read_key_hash: KeyHashes = Field(
@@ -396,6 +401,16 @@ class Settings(BaseSettings):
                 " serve without this key"
             )
         return hashes
+
+    @field_validator("root_path")
+    @classmethod
+    def _below(cls, path: str) -> str:
+        """Allow a path that needs no quoting in an address, in HTML and in a header."""
+        if path and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", path):
+            raise ValueError(
+                "allowed is a path of letters, digits and . _ ~ - that begins with / and does not end with /"
+            )
+        return path
 
     @field_validator("models")
     @classmethod

@@ -172,7 +172,7 @@ def test_waiting_for_a_net_forgets_no_verdict_about_the_calibrator(
 ) -> None:
     """The net equals what answers then, so that it stays undecided for as long as one waits."""
     _, net, calibrator = roles(models)
-    monkeypatch.setattr(judgement_loop, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(observed, "POLL_SECONDS", 0.02)
     outcome = judge(request(models, scale=1.7 / TRUE, truth=TRUE, wait_seconds=0.1))
     assert outcome.status == "promoted" and outcome.served == outcome.candidate == calibrator
     assert [(one.version, one.decision) for one in outcome.judgements] == [(calibrator, "promoted"), (net, "stays")]
@@ -255,6 +255,7 @@ def test_a_shadow_of_an_observed_model_is_another_candidate_beside_another_versi
     ("given", "words"),
     [
         ({"promote": "now"}, "promote=now given"),
+        ({"promote": "when-better"}, "promote=when-better given"),
         ({"promote": "now", "promote_net": "when-better"}, "promote=now and promote_net=when-better given"),
         ({"displace": True, "prior_shift": True}, "displace given"),
     ],
@@ -266,6 +267,30 @@ def test_nothing_is_promoted_on_another_server(
     monkeypatch.setattr(Stub, "versions", lambda self: elsewhere)
     with pytest.raises(ConfigError, match=f"{words}; allowed only for a model of this service"):
         work(request(models, model="desk", **given))
+    if work is recalibrate:
+        with pytest.raises(ConfigError, match=r"wait=9 given; allowed only where there is a verdict.*leave it out"):
+            work(request(models, model="desk", wait_seconds=9))
+
+
+@pytest.mark.parametrize("verdict", ["better", "undecided"])
+def test_a_shadow_on_another_server_is_waited_for(
+    models: PublishedModels, monkeypatch: pytest.MonkeyPatch, verdict: str
+) -> None:
+    """Until the verdict, or until the time is over."""
+    monkeypatch.setattr(observed, "POLL_SECONDS", 0.01)
+    looks = list[int]()
+
+    def look(step: Any, *arguments: Any) -> Any:
+        result = step(*arguments)
+        if step.__name__ != "compare":
+            return result
+        looks.append(1)
+        return result if verdict == "better" and len(looks) == 3 else replace(result, lower=-1.0)
+
+    desk = RemoteModel("tiny", ("1",), ("a",))
+    outcome = observed.judge(request(models, wait_seconds=0.4 if verdict == "undecided" else 60), desk, look)
+    assert outcome.judgements[0].comparison.verdict == verdict
+    assert len(looks) == 3 if verdict == "better" else len(looks) > 3
 
 
 def test_what_answers_is_not_judged_beside_itself(models: PublishedModels) -> None:

@@ -83,7 +83,7 @@ def add_promote(parser: Parser) -> None:
         "what happens to a calibrator under judgement. now: promote it at once; when-better: promote it at the verdict"
         " better, withdraw it at worse; never: a person decides (default: when-better)"
     )
-    parser.add_argument("--promote", choices=PROMOTE, default="when-better", help=words)
+    parser.add_argument("--promote", choices=PROMOTE, help=words)
     words = "the same for a net under judgement, the shadow (default: never)"
     parser.add_argument("--promote-net", choices=PROMOTE, default="never", help=words)
 

@@ -96,7 +96,7 @@ def recalibrate(
     labels: Annotated[int, Field(ge=recalibration.LEAST_LABELS)] = choices.LABELS,
     candidates: list[str] | None = None,
     groups: choices.Groups | None = None,
-    promote: choices.Promote = "when-better",
+    promote: choices.Promote | None = None,
     promote_net: choices.Promote = "never",
     displace: bool = False,
     wait_seconds: Annotated[float, Field(ge=0)] = 0.0,
@@ -121,11 +121,13 @@ def recalibrate(
         candidates: Names of calibrators. The served one is always included. None: those with few parameters.
         groups: tag: a temperature for each tag is a candidate. None: only if the served calibrator has groups.
         promote: Decision about a calibrator. when-better: the verdict "better" promotes it, "worse" withdraws it. now:
-            a fitted calibrator is served at once. never: a person decides.
+            a fitted calibrator is served at once. never: a person decides. None: when-better, for a model of the
+            service.
         promote_net: The same for the net that is the shadow.
         displace: A better fit replaces the calibrator under judgement, and the evidence about that one ends. The runs
             that continue to judge the fit do not displace it.
-        wait_seconds: Seconds to wait for enough labels for a verdict. The worker is blocked meanwhile.
+        wait_seconds: Seconds to wait for enough labels for a verdict. The worker is blocked meanwhile. Only for a model
+            of the service.
         look_again_minutes: Minutes until another run, if labels are too few for a fit or a verdict, or the service is
             down. Each further run waits twice as long, up to a day. None: no other run.
         dry_run: Only check that a recalibration would be possible. The run fails if not.

@@ -46,7 +46,6 @@ from trueodds.logits import Logits
 from trueodds.reports.schemas import ClassShares, Report
 from trueodds.sums.rounding import EXACT
 
-POLL_SECONDS = 2.0
 USED_UP = 10_000
 """Fresh labels after which an undecided calibrator gives way to a new fit, or as many labels as it was fitted on.
 
@@ -74,11 +73,11 @@ def recalibrate(request: Recalibration, call: Call = directly) -> RecalibrationO
         BundleError: There is no such model or version, or the calibrator under judgement is for another net.
         CallError: The service does not answer, or refuses.
         DisagreementError: The service serves another folder, or has labels of other classes.
-        ConfigError: A candidate is unknown, or an option promotes or displaces a version of another server.
+        ConfigError: A candidate is unknown, or an option promotes, displaces or waits for a version of another server.
         FitError: No candidate can be fitted.
     """
     if model := RemoteModel.of(request):
-        model.check(request)
+        model.check(request, waits=False)
         return (observed.correct if request.prior_shift else observed.recalibrate)(request, model, call)
     check_folder(request)
     name = request.model_name()
@@ -106,7 +105,7 @@ def judge(request: Recalibration, call: Call = directly) -> RecalibrationOutcome
         DisagreementError: The service serves another folder, or has labels of other classes.
     """
     if model := RemoteModel.of(request):
-        model.check(request)
+        model.check(request, waits=True)
         return observed.judge(request, model, call)
     if given := [name for name in ("version", "shadow") if getattr(request, name) is not None]:
         raise ConfigError(
@@ -395,7 +394,7 @@ def _wait(request: Recalibration, outcome: RecalibrationOutcome, call: Call) -> 
     """Wait for a verdict and return the outcome. The lock is released between two attempts."""
     end, published = time.monotonic() + request.wait_seconds, outcome.status == "published"
     while (outcome.is_undecided or outcome.status == "published") and (left := end - time.monotonic()) > 0:
-        time.sleep(min(left, POLL_SECONDS))
+        time.sleep(min(left, observed.POLL_SECONDS))
         with request.models.lock(outcome.model, LOCK, lambda: None):
             again = replace(request, model=outcome.model, slot=RECALIBRATED if published else request.slot)
             try:

@@ -86,6 +86,7 @@ def rehearse(request: Recalibration) -> str:
         OSError: The model folder cannot be written.
     """
     if model := RemoteModel.of(request):
+        model.check(request, waits=False)
         version = model.version(request.version)
         rows = len(request.client.labelled(model.name, version, last=request.labels))
         words = f"rehearsed: another server serves {model.name}, so nothing is published"

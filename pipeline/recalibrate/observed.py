@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,8 @@ from trueodds.errors import ConfigError, unknown
 from trueodds.files import FileError, write_json
 from trueodds.sums.rounding import Resolution
 
+POLL_SECONDS = 2.0
+"""Seconds between two looks of a wait for a verdict."""
 Call = Callable[..., Any]
 """Function that calls a step: call(function, *arguments). A flow makes the step a task."""
 
@@ -60,16 +63,20 @@ class RemoteModel:
         """
         return _named_or_newest(self.name, "version", name, self.versions)
 
-    def check(self, request: Recalibration) -> None:
-        """Check that the request has no option that changes what the other server serves.
+    def check(self, request: Recalibration, *, waits: bool) -> None:
+        """Check that the request has no option that changes what the other server serves, or that has no effect.
+
+        Args:
+            request: The request.
+            waits: Whether there is a verdict to wait for.
 
         Raises:
-            ConfigError: It promotes or displaces a version.
+            ConfigError: It promotes or displaces a version, or waits for a verdict where none will come.
         """
         given = [
             option
             for option, is_given in {
-                f"promote={request.promote}": request.promote == "now",
+                f"promote={request.promote}": request.promote not in (None, "never"),
                 f"promote_net={request.promote_net}": request.promote_net != "never",
                 "displace": request.displace,
             }.items()
@@ -80,6 +87,11 @@ class RemoteModel:
                 f"{' and '.join(given)} given; allowed only for a model of this service. Another server serves"
                 f" {self.name}, so nothing can be promoted or displaced here: leave it out, and load the calibrator or"
                 " the better version on that server"
+            )
+        if request.wait_seconds and not waits:
+            raise ConfigError(
+                f"wait={request.wait_seconds:g} given; allowed only where there is a verdict to wait for. Another"
+                f" server serves {self.name}, so its calibrator is written to a file and not judged here: leave it out"
             )
 
     def shadow(self, name: str | None) -> str:
@@ -141,12 +153,23 @@ def correct(request: Recalibration, model: RemoteModel, call: Call) -> Recalibra
 def judge(request: Recalibration, model: RemoteModel, call: Call) -> RecalibrationOutcome:
     """Compare a shadow with the served version on all labels of answers that both gave.
 
-    The evidence is valid if the shadow was made without these labels.
+    The evidence is valid if the shadow was made without these labels. With `wait_seconds`, an undecided comparison is
+    repeated until there is a verdict or the time is over.
 
     Raises:
         CallError: The service does not answer, or refuses.
         ConfigError: An unknown version or shadow, no shadow, or a slot for a calibrator.
     """
+    end = time.monotonic() + request.wait_seconds
+    outcome = _judge(request, model, call)
+    while outcome.is_undecided and (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, POLL_SECONDS))
+        outcome = _judge(request, model, call)
+    return outcome
+
+
+def _judge(request: Recalibration, model: RemoteModel, call: Call) -> RecalibrationOutcome:
+    """Compare a shadow with the served version once."""
     if request.slot not in (None, SHADOW):
         raise ConfigError(f"slot is {request.slot!r}; {model.name} is served elsewhere and only has a shadow")
     version, shadow = model.version(request.version), model.shadow(request.shadow)

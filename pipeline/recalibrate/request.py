@@ -78,8 +78,8 @@ class Recalibration:
     labels: int = LABELS
     """Largest number of labels, the newest first."""
     candidates: tuple[str, ...] = ()
-    promote: Promote = "when-better"
-    """Rule for calibrators: the fitted one, or the one under judgement."""
+    promote: Promote | None = None
+    """Rule for calibrators, the fitted one, or the one under judgement. None: when-better."""
     promote_net: Promote = "never"
     """Rule for a net that is the shadow. The default is never, because nobody has reviewed the net."""
     slot: Slot | None = None
@@ -109,7 +109,7 @@ class Recalibration:
             raise ConfigError(f"labels is {self.labels}; allowed is a whole number from {LEAST_LABELS}")
         if not self.wait_seconds >= 0:
             raise ConfigError(f"wait is {self.wait_seconds}; allowed is a number of seconds from 0")
-        _check_choice("promote", self.promote, PROMOTE)
+        _check_choice("promote", self.promote, (None, *PROMOTE))
         _check_choice("promote net", self.promote_net, PROMOTE)
         _check_choice("slot", self.slot, (None, *SLOTS))
         _check_choice("groups", self.groups, (None, *GROUPS))
@@ -129,7 +129,7 @@ class Recalibration:
 
     def promote_of(self, slot: Slot) -> Promote:
         """Return the rule for the version in a slot."""
-        return self.promote_net if slot == SHADOW else self.promote
+        return self.promote_net if slot == SHADOW else self.promote or "when-better"
 
     def model_name(self) -> str:
         """Return the given model, or the one for calls that name none.

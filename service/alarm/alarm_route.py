@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
 from pydantic import ConfigDict, Field
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from service.alarm.evidence import NULLS, StoredAcknowledgement
 from service.alarm.readings import alarm_of
@@ -18,6 +18,7 @@ from service.alarm.state import ALARM, AlarmState
 from service.alarm.watch import needs_levels, taking
 from service.errors import ServiceError
 from service.http import documentation, json_body, signed_body
+from service.http.routing import redirect
 from service.http.signed_body import Name, SignedBody
 from service.runtime import Runtime, runtime_of
 from service.store.rows import LabelBlock, Version
@@ -161,7 +162,7 @@ async def _change(
     )
     if signed_body.is_form(request):
         query = urlencode({"model": version.model, "version": version.version})
-        return RedirectResponse(f"/calibration-report?{query}", 303)
+        return redirect(request, f"/calibration-report?{query}")
     return Response(alarm.model_dump_json(), media_type=json_body.JSON)
 
 

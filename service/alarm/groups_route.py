@@ -9,13 +9,14 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from service.alarm.evidence import StoredAcknowledgement
 from service.alarm.group_readings import group_alarms
 from service.alarm.groups import GROUPS, GroupMark, GroupState, taking_groups
 from service.errors import ServiceError
 from service.http import documentation, json_body, signed_body
+from service.http.routing import redirect
 from service.http.signed_body import Name, SignedBody
 from service.runtime import Runtime, runtime_of
 from service.store.rows import LabelBlock, Version
@@ -184,6 +185,6 @@ async def _change(
     tree = await runtime.store.update_state(*key, GROUPS, step)
     if signed_body.is_form(request):
         query = urlencode({"model": version.model, "version": version.version})
-        return RedirectResponse(f"/calibration-report?{query}", 303)
+        return redirect(request, f"/calibration-report?{query}")
     part = group_alarms(GroupState.read(tree, classes, settings), version.classes)
     return Response(part.model_dump_json(), media_type=json_body.JSON)

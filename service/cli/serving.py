@@ -136,6 +136,7 @@ def _config(app: ASGIApp | str, settings: Settings) -> Config:
         ws="none",
         interface="asgi3",
         workers=settings.workers,
+        root_path=settings.root_path,
         log_level="warning",
         access_log=False,
         proxy_headers=False,  # the client's address is not used; saves 20 us per request

@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from service.errors import ServiceError
 from service.http import error_answers, keys
+from service.http.routing import root_of
 
 Examples = dict[str, dict[str, Any]]
 """Example bodies of a route by media type and name."""
@@ -117,7 +118,7 @@ def install(app: FastAPI, version: Callable[[], Hashable], examples: Callable[[]
         return sent[root]
 
     async def send(request: Request) -> Response:
-        root = request.scope.get("root_path", "").rstrip("/")
+        root = root_of(request)
         if key() not in kept:  # making it the first time takes a third of a second
             async with making:
                 await asyncio.to_thread(content, root)

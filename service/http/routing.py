@@ -7,7 +7,7 @@ from re import Pattern
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.routing import APIRoute
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -45,7 +45,8 @@ class FastRoutes:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            if plain := self._plain.get((scope["method"], scope["path"])):
+            path = error_answers.path_of(scope) if scope.get("root_path") else scope["path"]
+            if plain := self._plain.get((scope["method"], path)):
                 scope["route"], endpoint = plain
                 request = Request(scope, receive)
                 try:
@@ -59,7 +60,7 @@ class FastRoutes:
                     await answer(scope, receive, send)
                 return
             for pattern, route, endpoint in self._routes.get(scope["method"], ()):
-                if match := pattern.match(scope["path"]):
+                if match := pattern.match(path):
                     scope["route"] = route
                     answer = await _answer(endpoint, Request(scope, receive), match.groupdict())
                     await answer(scope, receive, send)
@@ -73,6 +74,17 @@ async def _answer(endpoint: Endpoint, request: Request, parameters: dict[str, st
         return await endpoint(request, **parameters)
     except error_answers.ANSWERED as error:
         return await error_answers.answer(request, error)
+
+
+def root_of(request: Request) -> str:
+    """Return the path below which a proxy serves this service (`--root-path`); "" if it has none."""
+    root: str = request.scope.get("root_path", "")
+    return root.rstrip("/")
+
+
+def redirect(request: Request, address: str, status: int = 303) -> Response:
+    """Return a redirect to an address of this service, below the path of a proxy."""
+    return RedirectResponse(f"{root_of(request)}{address}", status, {"cache-control": "no-store"})
 
 
 def direct(app: FastAPI) -> ASGIApp:

@@ -19,7 +19,7 @@ from service.http.signed_body import Name
 from service.labels import imports
 from service.runtime import Runtime
 from service.store.label_rules import RefusedLabelsError
-from service.store.queue_rows import Drawable, LabelDraw, OverlapError, QueueCounts, QueuedAnswer
+from service.store.queue_rows import ClosedAnswer, Drawable, LabelDraw, OverlapError, QueueCounts, QueuedAnswer
 from service.store.rows import Label, Version
 from trueodds.metrics import draw_labels, label_propensities
 from trueodds.processes.choices import LABEL_FLOOR, LabelGoal
@@ -143,12 +143,33 @@ class QueueState(BaseModel):
 
 
 class LabelledBy(BaseModel):
-    """Drawn answer that a person labelled or skipped."""
+    """Drawn answer that was labelled or skipped."""
 
     id: str
-    who: str
-    at: datetime
-    is_skip: bool
+    who: str | None = Field(
+        description="Person who labelled or skipped it in the queue. Null: its label came from elsewhere, such as POST"
+        " /feedback, which keeps no names."
+    )
+    at: datetime = Field(description="Time of its label; without one, of its skip.")
+    is_skip: bool = Field(description="A person skipped it, and it has no label.")
+    skipped_by: str | None = Field(description="Person who skipped it, whether or not it was labelled later.")
+    skipped_at: datetime | None
+    corrected_at: datetime | None = Field(description="Time at which a correction replaced its label.")
+    import_id: str | None = Field(description="Import of the label that holds now, which you can void.")
+
+    @classmethod
+    def of(cls, answer: ClosedAnswer) -> LabelledBy:
+        """Convert a row of the store."""
+        return cls(
+            id=answer.id,
+            who=answer.who,
+            at=moment_of(answer.at_ms),
+            is_skip=answer.is_skip,
+            skipped_by=answer.skipped_by,
+            skipped_at=None if answer.skipped_ms is None else moment_of(answer.skipped_ms),
+            corrected_at=None if answer.corrected_ms is None else moment_of(answer.corrected_ms),
+            import_id=answer.import_id,
+        )
 
 
 class LabelQueue(BaseModel):
@@ -161,7 +182,7 @@ class LabelQueue(BaseModel):
     answers: list[AnswerToLabel]
     closures: list[LabelledBy] = Field(
         default_factory=list,
-        description="With `closures`: the answers that people labelled or skipped last, the newest first.",
+        description="With `closures`: the drawn answers that were labelled or skipped last, the newest first.",
         exclude_if=lambda value: not value,
     )
 

@@ -42,6 +42,8 @@ ALLOWED = (
     "set",
 )
 """Keys of a row."""
+OF_CALLS = ("classes", "ordered", "positive", "act_alone", "shadow", "resolution", "set_level", "set_rows")
+"""Values for all rows of a call. A row has none of its own."""
 AHEAD_MS = 60_000
 """Largest time by which a sender's clock may be ahead."""
 MOST_CLASSES = 100_000
@@ -217,6 +219,11 @@ def _unknown_key(name: str) -> str:
         return (
             "label is not a key of an observation: give the predicted class as `predicted`, and send true labels to"
             " POST /feedback"
+        )
+    if name in OF_CALLS:
+        return (
+            f"{name} is not a key of a row, because it holds for a version: give it for the whole call, beside"
+            f" `observations` or as ?{name}=..."
         )
     return f"unknown key {short(name)}; allowed are {', '.join(ALLOWED)}.{nearest(name[:100], ALLOWED)}"
 

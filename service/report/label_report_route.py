@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import orjson
@@ -80,6 +80,9 @@ async def multi_label_report(
     ] = None,
     since: Since = None,
     level: Annotated[float, Query(ge=0.5, le=0.999, description="Confidence level of the intervals.")] = 0.95,
+    format: Annotated[
+        Literal["json", "html"] | None, Query(description="Format. Default: as the header Accept says.")
+    ] = None,
 ) -> Response:
     """Report on the yes/no questions that one model answers about each input: pooled, and for each label.
 
@@ -110,7 +113,7 @@ async def multi_label_report(
     found = await asyncio.to_thread(_report, blocks, [one for _, one in of_labels], names, options, name)
     if pages.is_wanted(request):
         text = await asyncio.to_thread(found.page)
-        return Response(text, media_type="text/html", headers={"vary": "accept", **pages.TABLE_HEADERS})
+        return pages.response(request, text, {"vary": "accept", **pages.TABLE_HEADERS})
     tree = {key: value for key, value in found.to_dict().items() if key != "source"}
     tree |= {"model": name, "versions": dict(of.key for of, _ in of_labels)}
     return Response(orjson.dumps(tree), media_type="application/json", headers={"vary": "accept"})

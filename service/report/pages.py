@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from functools import partial
@@ -16,11 +17,12 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from markupsafe import Markup
 from pydantic import BaseModel
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from service.errors import ServiceError
 from service.http import error_answers, keys, parameters
 from service.http.parameters import prefers_html
+from service.http.routing import redirect, root_of
 from service.report import addresses
 from trueodds.reports import Report, page
 
@@ -63,6 +65,17 @@ TABLE_HEADERS = {
 
 QUEUE_HEADERS = {name: value.replace(_hash(page.SCRIPT), _hash(QUEUE_SCRIPT)) for name, value in HEADERS.items()}
 """Headers of the page of the label queue, which has a script of its own."""
+
+
+_OWN_ADDRESS = re.compile(r'(?<= )(href|action|src|data-again)="/(?!/)')
+"""Attribute that holds an address of this service. Text of users cannot hold one: its quotes are escaped."""
+
+
+def response(request: Request, text: str, headers: Mapping[str, str], status: int = 200) -> Response:
+    """Return a page. Below the path of a proxy (`--root-path`), its links and forms begin with that path."""
+    if root := root_of(request):
+        text = _OWN_ADDRESS.sub(rf'\1="{root}/', text)
+    return Response(text, status, dict(headers), media_type="text/html")
 
 
 def render_queue(queue: BaseModel, *, who: str | None, show: str, needs_key: bool, read_only: bool) -> str:
@@ -128,9 +141,16 @@ def render_questions(overview: BaseModel, *, now: datetime, first: int, most: in
     return template.render(overview=overview, now=now, first=first, most=most, questions_address=addresses.QUESTIONS)
 
 
-def problem(message: str) -> str:
-    """Render an error message as HTML."""
-    return ENVIRONMENT.get_template("problem.html").render(message=message, report_address=addresses.REPORT)
+def problem(message: str, path: str) -> str:
+    """Render the error message of a request as HTML. `path` is the request's path."""
+    is_of_queue = path == addresses.LABEL_QUEUE or path.startswith(f"{addresses.LABEL_QUEUE}/")
+    return ENVIRONMENT.get_template("problem.html").render(
+        message=message,
+        is_of_queue=is_of_queue,
+        is_answer=is_of_queue and path != addresses.LABEL_QUEUE,
+        report_address=addresses.REPORT,
+        queue_address=addresses.LABEL_QUEUE,
+    )
 
 
 class ReportRoute(APIRoute):
@@ -151,7 +171,8 @@ class ReportRoute(APIRoute):
                 name: answer.headers[name] for name in ("retry-after", "www-authenticate") if name in answer.headers
             }
             headers = {"vary": "accept", **HEADERS, **kept}
-            return Response(problem(message), answer.status_code, headers, media_type="text/html")
+            text = problem(message, error_answers.path_of(request.scope))
+            return response(request, text, headers, answer.status_code)
 
         return handle
 
@@ -169,6 +190,4 @@ router = APIRouter(route_class=ReportRoute)
 async def choose(request: Request) -> Response:
     """Redirect a form to its report. Blank fields are dropped; days and sliding windows become times."""
     parameters.check(request, addresses.FIELDS)
-    return RedirectResponse(
-        addresses.form_address(request.query_params, datetime.now(UTC)), 303, {"cache-control": "no-store"}
-    )
+    return redirect(request, addresses.form_address(request.query_params, datetime.now(UTC)))

@@ -48,5 +48,5 @@ async def questions(
     if pages.is_wanted(request):
         now = datetime.now(UTC)
         text = await asyncio.to_thread(pages.render_questions, report, now=now, first=first, most=MOST_ROWS)
-        return Response(text, media_type="text/html", headers={"vary": "accept", **pages.HEADERS})
+        return pages.response(request, text, {"vary": "accept", **pages.HEADERS})
     return Response(report.model_dump_json(), media_type="application/json", headers={"vary": "accept"})

@@ -10,11 +10,12 @@ from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from service.bulk.lines import CSV
 from service.http import documentation, json_body, keys, signed_body
-from service.http.parameters import Served, moment_of
+from service.http.parameters import Served
+from service.http.routing import redirect
 from service.labels import human_labelling
 from service.labels.human_labelling import (
     MOST_CLOSED,
@@ -87,7 +88,12 @@ async def read_queue(
     who: Annotated[str | None, Query(max_length=200, description="Person whose leased answers to return.")] = None,
     show: Annotated[Show, Query(description="What the answers show: predictions may sway people.")] = "input",
     closures: Annotated[
-        int, Query(ge=0, le=MOST_CLOSED, description="In JSON: list so many answers with who closed them, and when.")
+        int,
+        Query(
+            ge=0,
+            le=MOST_CLOSED,
+            description="In JSON: list so many labelled or skipped answers with who did it, and when.",
+        ),
     ] = 0,
     format: Annotated[
         Literal["json", "html", "csv"] | None, Query(description="Format. Default: as the header Accept says.")
@@ -107,12 +113,12 @@ async def read_queue(
     queue = await human_labelling.queue_of(runtime, chosen, answers, show)
     if closures:
         rows = await runtime.store.read_closed_answers(*chosen.key, closures)
-        queue.closures = [LabelledBy(id=r.id, who=r.who, at=moment_of(r.at_ms), is_skip=r.is_skip) for r in rows]
+        queue.closures = list(map(LabelledBy.of, rows))
     headers = {"vary": "accept", "cache-control": "no-store"}
     if pages.is_wanted(request):
         needs_key = not request.app.state.keys.is_open("feedback")
         text = pages.render_queue(queue, who=who, show=show, needs_key=needs_key, read_only=runtime.settings.read_only)
-        return Response(text, media_type="text/html", headers={**headers, **pages.QUEUE_HEADERS})
+        return pages.response(request, text, {**headers, **pages.QUEUE_HEADERS})
     if format == "csv":
         return Response(_csv(queue), media_type=CSV, headers=headers)
     return Response(queue.model_dump_json(), media_type=json_body.JSON, headers=headers)
@@ -212,7 +218,7 @@ async def _take_form(request: Request, runtime: Runtime) -> Response:
         await human_labelling.store_answers(runtime, version, body.who, [given])
     await human_labelling.lease(runtime, version, LeaseBody(who=body.who))
     query = {"model": version.model, "version": version.version, "who": body.who, "show": body.show, "format": "html"}
-    return RedirectResponse(f"{LABEL_QUEUE}?{urlencode(query)}", 303, {"cache-control": "no-store"})
+    return redirect(request, f"{LABEL_QUEUE}?{urlencode(query)}")
 
 
 async def _read(request: Request, form: type[B], expectation: str) -> B:

@@ -185,7 +185,7 @@ async def calibration_report(
     if html:
         read_only = runtime.settings.read_only
         text = await asyncio.to_thread(pages.render, report, request.query_params, read_only=read_only)
-        return Response(text, media_type="text/html", headers={"vary": "accept", **pages.HEADERS})
+        return pages.response(request, text, {"vary": "accept", **pages.HEADERS})
     return Response(report.model_dump_json(), media_type="application/json", headers={"vary": "accept"})
 
 

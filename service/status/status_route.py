@@ -30,6 +30,7 @@ from service.alarm.readings import Standing, standing
 from service.http import documentation, error_answers, keys
 from service.http.json_body import JSON
 from service.http.parameters import prefers_html
+from service.http.routing import root_of
 from service.labels.live_shares import shares_of_last_day
 from service.models.model_schemas import Models, stored_models
 from service.runtime import Runtime, runtime_of
@@ -223,7 +224,7 @@ async def index(request: Request) -> Response:
     page = "/docs"
     if prefers_html(request.headers.get("accept", "")):
         page = "/calibration-report" if runtime_of(request).registry.served_labels() is None else "/questions"
-    return RedirectResponse(page, headers={"vary": "accept"})
+    return RedirectResponse(f"{root_of(request)}{page}", headers={"vary": "accept"})
 
 
 def _health(health: Health) -> Response:

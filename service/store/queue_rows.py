@@ -51,12 +51,21 @@ class QueuedAnswer:
 
 @dataclass(frozen=True)
 class ClosedAnswer:
-    """Drawn answer that a person has labelled or skipped."""
+    """Drawn answer that was labelled or skipped."""
 
     id: str
-    who: str
+    who: str | None
+    """Person who did it in the queue. None: its label came from elsewhere."""
     at_ms: int
     is_skip: bool
+    """Whether it has no label."""
+    skipped_by: str | None = None
+    """Person who skipped it, whether or not it has a label by now."""
+    skipped_ms: int | None = None
+    corrected_ms: int | None = None
+    """Time at which another label replaced that one."""
+    import_id: str | None = None
+    """Import of the label that holds now."""
 
 
 @dataclass(frozen=True)

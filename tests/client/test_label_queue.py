@@ -56,14 +56,20 @@ def test_draw_lease_and_label(client: Client, url: str) -> None:
     twice = [{"id": leased["id"], "label": name} for leased in queue["answers"][2:] for name in ("ham", "spam")]
     refused = httpx.post(f"{url}/label-queue/answers", json={**whose, "answers": twice}).json()["error"]["message"]
     assert "send one label per id" in refused and "/feedback" not in refused
-    listed = httpx.get(f"{url}/label-queue", params={"model": "queue-a", "closures": 10}).json()["closures"]
+    listed = client.closed_answers(10, model="queue-a")
     assert {(one["id"], one["who"], one["is_skip"]) for one in listed} == {
         (id_, "Ada", id_ == ids[2]) for id_ in ids[:3]
     }
     assert all(abs((datetime.now(UTC) - datetime.fromisoformat(one["at"])).total_seconds()) < 300 for one in listed)
-    assert "closures" not in httpx.get(f"{url}/label-queue", params={"model": "queue-a"}).json()
     report = client.report(model="queue-a")
     assert report.labelling.queue is not None and report.labelling.queue.skips == 1
+    client.feedback({ids[2]: "spam"}, model="queue-a")
+    newest = client.closed_answers(1, model="queue-a")[0]
+    assert (newest["id"], newest["who"], newest["is_skip"], newest["skipped_by"]) == (ids[2], None, False, "Ada")
+    assert newest["import_id"] and newest["at"] > newest["skipped_at"]
+    with pytest.raises(CallError, match="closures"):
+        client.closed_answers(1001, model="queue-a")
+    assert "closures" not in httpx.get(f"{url}/label-queue", params={"model": "queue-a"}).json()
 
 
 def test_the_command(client: Client, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ from trueodds import cli, logits
 from trueodds.bundle import Bundle
 from trueodds.calibrators import GroupTemperature, from_json
 from trueodds.files import read_json
+from trueodds.importing import labelled_rows
 
 NAMES = ["day", "night"]
 TRUTHS = np.array([0.7, 4.0])
@@ -87,7 +88,10 @@ def test_arrays_and_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     np.savez("val.npz", x=x, y=y, when=np.array(tags))
     path = model.write(tmp_path / "net.onnx")
     words = [path, "--labelled", "val.npz", "--classes", "a,b,c", "--groups", "when", "--conformal", "lac"]
+    read, plain = list[Path](), labelled_rows.read_npz
+    monkeypatch.setattr(labelled_rows, "read_npz", lambda place: read.append(place) or plain(place))  # type: ignore[func-returns-value]
     assert command(*words) == 0, capsys.readouterr().err
+    assert read == [Path("val.npz")]
     card = Bundle.load(tmp_path / "imported/net/bundle").card
     assert card.sets is not None and card.sets.test[0].coverage > 0.85
 

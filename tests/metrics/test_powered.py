@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, norm, t
@@ -364,6 +365,51 @@ def test_limits_of_weighted_shares_are_quantiles_of_exponential_weights() -> Non
         _, lower, upper = weighted_share(hit_L, weight_L)
         assert lower == pytest.approx(np.quantile(draws_DL @ hit_L / total_D, 0.025), abs=0.004)
         assert upper == pytest.approx(np.quantile((draws_DL @ hit_L + extra_D) / total_D, 0.975), abs=0.004)
+
+
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_rates_of_all_classes_are_those_of_each_class_alone(is_weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in blocks of classes, with classes that nobody and only the judge gives, and with weights that are all 1."""
+    monkeypatch.setattr("trueodds.metrics.labelling.judge_errors.MOST_CELLS", 500)
+    rng = np.random.default_rng(7)
+    human, judge = rng.integers(0, 10, 300), rng.integers(0, 11, 300)
+    judge = np.where(rng.random(300) < 0.8, human, judge)
+    human[human == 3] = 4
+    propensity = np.where(human == 5, 0.05, rng.uniform(0.05, 1, 300)) if is_weighted else np.full(300, 0.5)
+    errors = judge_errors(human, judge, 12, propensity_L=propensity)
+    weight = propensity.min() / propensity
+    for k in range(12):
+        for of_class, hit, found in (
+            (human == k, judge == k, errors.sensitivity_C[k]),
+            (human != k, judge != k, errors.specificity_C[k]),
+        ):
+            value, lower, upper = weighted_share(hit[of_class], weight[of_class])
+            assert found.value == (None if value is None else pytest.approx(value, abs=1e-12))
+            assert (found.lower, found.upper) == pytest.approx((lower, upper), abs=3e-9)
+
+
+def _share_twin(hit_L: Array, weight_L: Array, p: float) -> float:
+    """P(sum w (h - p) D + (1 - p) D_0 < 0) by a root search and the formula of Lugannani and Rice, row by row."""
+    scale = np.append(weight_L * (hit_L - p), 1 - p)
+    s = scipy.optimize.brentq(
+        lambda s: (scale / (1 - s * scale)).sum(), (1 - 1e-12) / scale.min(), (1 - 1e-12) / scale.max(), xtol=1e-14
+    )
+    term = scale / (1 - s * scale)
+    r = np.sign(s) * np.sqrt(2 * np.log1p(-s * scale).sum())
+    u = s * np.sqrt((term**2).sum())
+    return float(scipy.stats.norm.cdf(r) + scipy.stats.norm.pdf(r) * (1 / r - 1 / u))
+
+
+@pytest.mark.parametrize("count", [2, 9, 300])
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
+def test_limits_are_quantiles_of_the_saddlepoint_formula(count: int, share: float) -> None:
+    rng = np.random.default_rng([count, int(100 * share)])
+    hit_L, weight_L = rng.random(count) < share, 1.01 ** -rng.integers(0, 200, count).astype(np.float64)
+    weight_L = np.exp(np.round(np.log(weight_L) * 100) / 100)  # so that rows share a step only if they share a weight
+    hit_L[0], hit_L[1] = True, False
+    _, lower, upper = weighted_share(hit_L, weight_L, 0.9)
+    assert _share_twin(hit_L, weight_L, upper) == pytest.approx(0.95, abs=1e-6)
+    assert _share_twin(~hit_L, weight_L, 1 - lower) == pytest.approx(0.95, abs=1e-6)
 
 
 @pytest.mark.parametrize(("hits", "count"), [(0, 1), (0, 5), (2, 5), (19, 20), (37, 100), (1, 1_000)])

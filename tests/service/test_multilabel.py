@@ -109,7 +109,11 @@ def test_the_live_report_is_the_offline_one(client: Client) -> None:
         assert (one["answers"], one["labelled"]) == (250, known_N.sum())
         assert one["positive"]["mean_probability"] == pytest.approx(p_NL[known_N, label].mean(), abs=1e-3)
         assert one["positive"]["nll"] == pytest.approx(live["by_label"][label]["nll"], abs=1e-6)
-    page = client.get("/multi-label-report", headers={"accept": "text/html"})
+    page = client.get("/multi-label-report?format=html")
+    assert page.text == client.get("/multi-label-report", headers={"accept": "text/html"}).text
+    assert client.get("/multi-label-report?format=json", headers={"accept": "text/html"}).json()["n"] == live["n"]
+    refused = client.get("/multi-label-report?format=pdf")
+    assert refused.status_code == 422 and "format" in refused.json()["error"]["message"]
     assert "default-src 'none'" in page.headers["content-security-policy"] and "<script" not in page.text
     assert page.headers["content-type"].startswith("text/html") and "fog" in page.text
     assert client.read("/multi-label-report")["pairs"] == live["pairs"]

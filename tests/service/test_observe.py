@@ -245,6 +245,10 @@ def test_the_same_again_changes_nothing_and_another_answer_is_a_conflict(client:
         ({"confidence": 0.5}, "predicted is None; expected the name of the predicted class"),
         ({"probabilities": [0.5, 0.5], "label": "1"}, "send true labels to POST"),
         ({"probabilities": [0.5, 0.5], "tme": 3}, "unknown key 'tme'; allowed are id, .* Did you mean 'time'?"),
+        (
+            {"probabilities": [0.5, 0.5], "set": ["a"], "set_level": 0.9},
+            "set_level is not a key of a row.* beside `observations` or as ?set_level=",
+        ),
         ({"probabilities": [0.5, 0.5], "time": "soon"}, "time is 'soon'; allowed is ISO 8601"),
         ({"probabilities": [0.5, 0.5], "time": "1969-12-31"}, "from 1970 until now"),
         ({"probabilities": [0.5, 0.5], "time": "9998-01-01"}, "from 1970 until now"),

@@ -314,6 +314,50 @@ def test_the_command_says_where_it_is_and_ends_in_order(
     assert kafka.committed(topic, topic) == 12
 
 
+def test_sets_of_lines_and_of_bodies_are_stored_and_their_coverage_is_reported(
+    kafka: Kafka, service: httpx.Client, url: str, folder: Path
+) -> None:
+    """Rows with sets get their level from the options, and a body with its own level from itself."""
+    answers, labels, dead = map(kafka.topic, ("answers", "labels", "dead"))
+    rows = [answer("lines", f"s-{n}") | {"set": ["ham"] if n % 4 else []} for n in range(40)]
+    own = {"set_level": 0.8, "set_rows": 99, "classes": {"names": ["ham", "spam"], "ordered": True}}
+    bodies = [
+        {"observations": [{"id": f"b-{n}", "probabilities": [0.9, 0.1], "set": ["ham"], "time": 1}], "model": "bodies"}
+        | (own if n < 4 else {"set_level": 0.8, "set_rows": 99})
+        for n in range(8)
+    ]
+    bare = answer("lines", "bare")
+    level = answer("lines", "level") | {"set": ["ham"], "set_level": 0.9}
+    other = {"observations": [answer("lines", "other") | {"set": ["ham"]}], "set_level": 0.7}
+    # The first answer of each version says which sets it has.
+    kafka.publish(answers, rows, key=lambda _: "one")
+    kafka.publish(answers, [*bodies, bare, level, other], key=lambda _: "one")
+    truth = [{"id": f"s-{n}", "label": "ham", "model": "lines"} for n in range(40)]
+    kafka.publish(labels, [*truth, *({"id": f"b-{n}", "label": "ham", "model": "bodies"} for n in range(8))])
+    options = ["--answers", answers, "--labels", labels, "--dead-letters", dead, "--until-end", "--version", "1"]
+    options += ["--set-level", "0.9", "--set-rows", "500", "--confidence-source", "native", "--ordered"]
+    consumer = Consuming(kafka, url, *options, folder=folder)
+    assert consumer.end() == 0, consumer.state
+
+    def sets(model: str) -> dict[str, Any]:
+        report = service.get("/calibration-report", params={"model": model}).raise_for_status().json()
+        level: dict[str, Any] = report["sets"]["levels"][0]
+        return level
+
+    until(lambda: (sets("lines")["labels"], sets("bodies")["labels"]) == (40, 8), lambda: str(sets("lines")))
+    found = {model: sets(model) for model in ("lines", "bodies")}
+    assert {model: (one["level"], one["hits"], one["labels"]) for model, one in found.items()} == {
+        "lines": (0.9, 30, 40),
+        "bodies": (0.8, 8, 8),
+    }
+    assert found["lines"]["floor"] == pytest.approx(0.877, abs=5e-4)  # of 500 rows
+    assert service.get("/predictions/s-0", params={"model": "lines"}).json()["set"] == []
+    letters = {one.value(): dict(one.headers() or [])["trueodds-reason"].decode() for one in kafka.read(dead, 3)}
+    assert "the row has no set" in letters[json.dumps(bare).encode()]
+    assert "set_level is not a key of a row" in letters[json.dumps(level).encode()]
+    assert "but the call gives sets of level 0.7" in letters[json.dumps(other).encode()]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -321,6 +365,8 @@ def test_the_command_says_where_it_is_and_ends_in_order(
         (["--answers", "one", "--labels", "one"], "the topic 'one' is given twice"),
         (["--answers", "one", "--dead-letters", "one"], "the topic 'one' is given twice"),
         (["--answers", "one", "--classes", "ham"], "at least two different names"),
+        (["--answers", "one", "--set-rows", "99"], "set_rows is given without set_level"),
+        (["--answers", "one", "--set-level", "90"], "set_level is 90.0; allowed is (0, 1)"),
     ],
 )
 def test_wrong_options_are_named(kafka: Kafka, url: str, options: list[str], words: str, capsys: Any) -> None:

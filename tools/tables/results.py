@@ -67,6 +67,7 @@ COMMANDS = {
     "judge": "python -m benchmarks.evidence.judge --records FOLDER",
     "promise": "python -m benchmarks.alarms.promise",
     "conformal": "python -m benchmarks.alarms.conformal",
+    "conformal_weighted": "python -m benchmarks.alarms.conformal_weighted --runs 200",
     "conformal_records": "python -m benchmarks.alarms.conformal_records --records FOLDER",
     "levels": "python -m benchmarks.alarms.levels --runs 10",
     "groups": "python -m benchmarks.alarms.groups --streams 60",

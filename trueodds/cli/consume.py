@@ -36,6 +36,9 @@ SHARED = {
     "positive": "positive class of a binary model",
     "act-alone": "promise to act alone, such as threshold=.93,risk=.05,confidence=.95",
     "resolution": "step of rounded probabilities, such as 0.01, or exact",
+    "set-level": "level of the answers' conformal sets (`set`), such as 0.9",
+    "set-rows": "with --set-level: number of calibration rows of the sets' threshold",
+    "confidence-source": "source of the confidence of answers that name none",
     "tag": "tag of answers that name none",
 }
 """Values for all answers of a topic, as /observe takes them."""

@@ -713,6 +713,24 @@ class Calls:
         return self._endpoint.read(_without_none, "POST", "/label-queue/lease", tree=_without_none(tree))
 
     @Call
+    def closed_answers(
+        self, count: int = 100, *, model: str | None = None, version: str | None = None
+    ) -> Steps[list[dict[str, Any]]]:
+        """Read which answers of the label queue were labelled or skipped last, by whom and when.
+
+        Args:
+            count: Number of answers, at most 1,000.
+            model: Name of the model; default is the service's.
+            version: Its version; default is the one that answers.
+
+        Returns:
+            The answers, the newest first, as objects with `id`, `who`, `at`, `is_skip`, `skipped_by`, `skipped_at`,
+            `corrected_at` and `import_id`. `who` is None if the label came from elsewhere, such as `feedback`.
+        """
+        query = {"model": model, "version": version, "closures": count}
+        return self._endpoint.read(lambda tree: list(tree.get("closures", ())), "GET", "/label-queue", query=query)
+
+    @Call
     def label_answers(
         self,
         labels: Mapping[str, str | None],

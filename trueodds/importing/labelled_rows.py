@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -144,7 +144,8 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False, groups: str | N
         MissingExtraError: A Parquet file needs pyarrow, which is not installed.
     """
     # First, because a column of groups that is not named would be read as a feature.
-    groups_N = None if groups is None or not path.is_file() else _groups_of(path, groups, label)
+    arrays = read_npz(path) if path.is_file() and path.suffix == ".npz" else {}
+    groups_N = None if groups is None or not path.is_file() else _groups_of(path, arrays, groups, label)
     if texts and (path.is_dir() or (path.is_file() and path.suffix in columns.SUFFIXES)):
         rows = _texts(path, label)
     elif texts and path.exists():
@@ -152,7 +153,7 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False, groups: str | N
     elif path.is_dir():
         rows = _folder(path)
     elif path.is_file() and path.suffix == ".npz":
-        rows = _npz(path)
+        rows = _npz(path, arrays)
     elif path.is_file() and path.suffix in (".csv", ".parquet"):
         features, x, y = read_table(path, label, apart=() if groups is None else (groups,))
         rows = ImportRows(str(path), x, y, features=features)
@@ -173,14 +174,14 @@ def read(path: Path, label: str = LABEL, *, texts: bool = False, groups: str | N
     return replace(rows, groups_N=groups_N)
 
 
-def _groups_of(path: Path, name: str, label: str) -> GroupNames:
-    """Read the groups of a file's rows.
+def _groups_of(path: Path, arrays: Mapping[str, npt.NDArray[Any]], name: str, label: str) -> GroupNames:
+    """Return the groups of a file's rows: those of an .npz from its `arrays`, those of a table from the file.
 
     Raises:
         FileError: There are none.
     """
     if path.suffix == ".npz":
-        return row_groups.of_arrays(path, read_npz(path), name)
+        return row_groups.of_arrays(path, arrays, name)
     return row_groups.of_table(path, name, label)
 
 
@@ -219,8 +220,7 @@ def _texts(path: Path, label: str) -> ImportRows:
     return ImportRows(str(path), x, np.array(found.labels), found.classes if path.is_dir() else ())
 
 
-def _npz(path: Path) -> ImportRows:
-    arrays = read_npz(path)
+def _npz(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> ImportRows:
     if missing := {"x", "y"} - arrays.keys():
         problem = f"{path}: no array {', '.join(sorted(missing))}; it holds {', '.join(arrays) or 'nothing'}"
         raise LabelledRowsError(f"{problem}. Needed are x, the rows, and y, their labels")

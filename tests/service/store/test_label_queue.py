@@ -11,12 +11,13 @@ import pytest
 
 from service.store import Store, StoreError, open_store
 from service.store import upgrade_store as upgrade
-from service.store.queue_rows import LabelDraw, OverlapError, QueueCounts
+from service.store.queue_rows import ClosedAnswer, LabelDraw, OverlapError, QueueCounts
 from service.store.rows import Label, LabelSelection, Voiding
 from service.store.work.statements import Query, Work
 from tests.service.store import older
 from tests.service.store.conftest import opened
 from tests.service.store.rows import START, batch, version
+from trueodds.sums.maturity import DAY_MS, Maturity
 
 DRAW = LabelDraw(START, 0, START + 10, "ece", None, None, 0.5, 3, 9, "Ada")
 
@@ -26,8 +27,10 @@ def iter_rows(query: str, id_: str) -> Work[list[tuple[object, ...]]]:
     return list(rows)
 
 
-async def filled(store: Store, count: int = 9) -> list[str]:
-    await store.put_version(version())
+async def filled(store: Store, days: int | None = None, count: int = 9) -> list[str]:
+    """Answers of a version; with `days`, of one whose labels mature."""
+    maturity = None if days is None else Maturity(days * DAY_MS)
+    await store.put_version(dataclasses.replace(version(), maturity=maturity))
     answers = dataclasses.replace(batch(count), propensities=[None] * count)
     await store.put_predictions(answers)
     return list(answers.ids)
@@ -84,7 +87,7 @@ async def test_leases_end_and_two_people_get_different_answers(store: Store) -> 
     assert await store.read_leases("m", "v1", "A\0da", START + 150, 9) == []
 
 
-async def closed_by(store: Store) -> list[tuple[str, int]]:
+async def closed_by(store: Store) -> list[tuple[str | None, int]]:
     return [(one.who, one.at_ms - START) for one in await store.read_closed_answers("m", "v1", 9)]
 
 
@@ -100,9 +103,41 @@ async def test_the_first_person_stays_the_one_who_labelled_until_the_label_is_vo
     await store.void_labels(Voiding(LabelSelection(since_ms=0), START, "Eve", "wrong file"), {})
     assert await closed_by(store) == []
     await store.put_labels([Label(id_, 0)])
-    assert await closed_by(store) == []  # nobody knows who sent it
+    assert await closed_by(store) == [(None, 9)]  # nobody knows who sent it
     await store.close_answers("m", "v1", [id_], "Bo", is_skip=False)
     assert await closed_by(store) == [("Bo", 9)]
+
+
+@pytest.mark.parametrize("days", [None, 3])
+async def test_a_skipped_answer_that_gets_a_label_elsewhere_is_labelled(store: Store, days: int | None) -> None:
+    """Also while the label matures. Without its label it is skipped again."""
+    ids, now = await filled(store, days), [START + 1000]
+    store._clock = lambda: now[0]
+    await store.put_label_draw("m", "v1", DRAW, [(id_, 0.5) for id_ in ids[:4]])
+    await store.close_answers("m", "v1", [ids[0], ids[1]], "Eve", is_skip=True)
+    now[0] += 10
+    await store.put_labels([Label(ids[0], 1), Label(ids[2], 1)], "import-1")
+    now[0] += 10
+    await store.put_labels([Label(ids[3], 0)], "import-2")
+    await store.close_answers("m", "v1", [ids[3]], "Ada", is_skip=False)
+    now[0] += 10
+    await store.put_labels([Label(ids[3], 1, correct=True)], "import-3")
+
+    closed = await store.read_closed_answers("m", "v1", 9)
+    skip = {"skipped_by": "Eve", "skipped_ms": START + 1000}
+    skipped = ClosedAnswer(ids[1], "Eve", START + 1000, is_skip=True, **skip)  # type: ignore[arg-type]
+    labels = [
+        ClosedAnswer(ids[0], None, START + 1010, is_skip=False, **skip, import_id="import-1"),  # type: ignore[arg-type]
+        ClosedAnswer(ids[2], None, START + 1010, is_skip=False, import_id="import-1"),
+    ]
+    corrected = ClosedAnswer(ids[3], "Ada", START + 1020, False, corrected_ms=START + 1030, import_id="import-3")
+    assert closed == [corrected, *sorted(labels, key=lambda one: one.id), skipped]
+    assert closed[:2] == await store.read_closed_answers("m", "v1", 2)
+    counts = await store.read_queue_counts("m", "v1")
+    assert counts is not None and (counts.skips, counts.right + counts.wrong + counts.maturing) == (1, 3)
+    await store.void_labels(Voiding(LabelSelection(import_id="import-1"), now[0], "Eve", "wrong file"), {})
+    again = await store.read_closed_answers("m", "v1", 9)
+    assert again[0] == corrected and set(again[1:]) == {skipped, dataclasses.replace(skipped, id=ids[0])}
 
 
 async def test_counts_follow_labels_from_anywhere(store: Store) -> None:

@@ -203,5 +203,15 @@ def _line(tree: Any) -> bytes:
 
 
 def query_of(item: Item, query: Mapping[str, str]) -> dict[str, str]:
-    """Return the query of a JSON body: the service wants each value once, in the body or in the query."""
-    return {name: value for name, value in query.items() if item.tree is None or item.tree.get(name) is None}
+    """Return the query of a JSON body: the service wants each value once, in the body or in the query.
+
+    A body's level of sets has its own number of rows, and its classes as an object say whether they are ordered.
+    """
+    if item.tree is None:
+        return dict(query)
+    own = {name for name in query if item.tree.get(name) is not None}
+    if "set_level" in own:
+        own.add("set_rows")
+    if isinstance(item.tree.get("classes"), dict):
+        own.add("ordered")
+    return {name: value for name, value in query.items() if name not in own}

@@ -8,8 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trueodds.metrics.labelling.weighted_share import weighted_share
-from trueodds.sums.inputs import as_numbers, check_level
+from trueodds.metrics.labelling.weighted_share import (
+    ByWeight,
+    by_weight,
+    weight_steps,
+    weighted_share,
+    weighted_shares,
+)
+from trueodds.sums.inputs import Array, as_numbers, check_level
+
+MOST_CELLS = 50_000
+"""Largest number of pairs of a class and a weight that are computed at once. Bounds the memory."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +33,6 @@ class JudgeRate:
     value: float | None
     lower: float
     upper: float
-
-
-def _rate(hit_L: npt.NDArray[np.bool_], weight_L: npt.NDArray[np.float64], level: float) -> JudgeRate:
-    return JudgeRate(*weighted_share(hit_L, weight_L, level))
 
 
 @dataclass(frozen=True)
@@ -108,12 +113,49 @@ def judge_errors(
         raise ValueError("smallest_propensity is given without propensity_L; give both, or none for a plain sample")
     confusion_CC = np.zeros((count, count), np.int64)
     np.add.at(confusion_CC, (human, judge), 1)
+    sensitivity_C, specificity_C = _rates(human, judge, weight, count, level)
     return JudgeErrors(
-        confusion_CC,
-        _rate(human == judge, weight, level),
-        tuple(_rate(judge[human == k] == k, weight[human == k], level) for k in range(count)),
-        tuple(_rate(judge[human != k] != k, weight[human != k], level) for k in range(count)),
+        confusion_CC, JudgeRate(*weighted_share(human == judge, weight, level)), sensitivity_C, specificity_C
     )
+
+
+def _rates(
+    human_L: npt.NDArray[np.intp], judge_L: npt.NDArray[np.intp], weight_L: Array, classes: int, level: float
+) -> tuple[tuple[JudgeRate, ...], tuple[JudgeRate, ...]]:
+    """Compute sensitivity and specificity of all classes.
+
+    A row is about the sensitivity of one class and about the specificity of all others. Rows of the others are
+    therefore the sums of all rows, without those of the class and those that the judge calls it.
+    """
+    code_L, steps = weight_steps(weight_L)
+    is_right_L, unequal_L = human_L == judge_L, weight_L != 1
+    whole = by_weight(np.zeros(len(human_L), np.intp), code_L, weight_L, 1, steps)
+    rates = list[JudgeRate](), list[JudgeRate]()
+    block = max(1, MOST_CELLS // steps)
+    for start in range(0, classes, block):
+        size = min(block, classes - start)
+
+        def of(
+            class_L: npt.NDArray[np.intp], chosen_L: npt.NDArray[np.bool_], first: int = start, size: int = size
+        ) -> ByWeight:
+            at_L = chosen_L & (class_L >= first) & (class_L < first + size)
+            return by_weight(class_L[at_L] - first, code_L[at_L], weight_L[at_L], size, steps)
+
+        right, missed, false = of(human_L, is_right_L), of(human_L, ~is_right_L), of(judge_L, ~is_right_L)
+        spared_CW = whole.count_CW - right.count_CW - missed.count_CW - false.count_CW
+        sum_CW = whole.sum_CW - right.sum_CW - missed.sum_CW - false.sum_CW
+        spared = ByWeight(spared_CW, np.where(spared_CW > 0, sum_CW, 0.0))
+        unequal_C = np.bincount(human_L[unequal_L], minlength=classes)[start : start + size]
+        for hits, misses, equal_C, found in (
+            (right, missed, unequal_C == 0, rates[0]),
+            (spared, false, unequal_C == unequal_L.sum(), rates[1]),
+        ):
+            shares = weighted_shares(hits, misses, equal_C, level)
+            found += [
+                JudgeRate(None if value != value else value, lower, upper)
+                for value, lower, upper in zip(*(limit_C.tolist() for limit_C in shares), strict=True)
+            ]
+    return tuple(rates[0]), tuple(rates[1])
 
 
 def _smallest(value: float | None, of_labels: float) -> float:

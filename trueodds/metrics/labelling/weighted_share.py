@@ -1,9 +1,9 @@
-"""Limits of a share from rows with unequal weights."""
+"""Limits of shares from rows with unequal weights, of many shares at once."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,28 @@ SMALLEST = 1e-12
 """Distance of the search from the ends of an interval."""
 PRECISE = 1e-9
 """Largest error of a limit."""
+NEWTON = 1e-5
+"""Relative size of the last step of Newton's method."""
+MOST_STEPS = 2_000
+"""Bound on the steps of a search, which none reaches: bisection between two float64 ends takes 1,100."""
 LEAST = 1e-60
 """Smaller weights, whose squares would underflow, are raised to it. The limits change by less than `PRECISE`."""
+
+
+class ByWeight(NamedTuple):
+    """Rows of several shares by weight: their number and the sum of their weights in each step of the logarithm."""
+
+    count_CW: Array
+    sum_CW: Array
+
+    @property
+    def mean_CW(self) -> Array:
+        """Mean weight of each step; 0 for a step without rows."""
+        return np.divide(self.sum_CW, self.count_CW, out=np.zeros_like(self.sum_CW), where=self.count_CW > 0)
+
+    def take(self, at_A: npt.NDArray[np.intp]) -> ByWeight:
+        """Return some of the shares."""
+        return ByWeight(self.count_CW[at_A], self.sum_CW[at_A])
 
 
 def weighted_share(
@@ -59,63 +79,175 @@ def weighted_share(
     """
     if not len(hit_L):
         return None, 0.0, 1.0
-    hits, q = int(hit_L.sum()), (1 - level) / 2
-    value = 1.0 if hits == len(hit_L) else float(weight_L @ hit_L) / float(weight_L.sum())
-    if (weight_L == 1).all():
-        misses = len(hit_L) - hits
-        lower = float(scipy.special.betaincinv(hits, misses + 1, q)) if hits else 0.0
-        upper = float(scipy.special.betaincinv(hits + 1, misses, 1 - q)) if misses else 1.0
-        return value, lower, upper
-    of_hits, of_misses = _by_weight(weight_L[hit_L]), _by_weight(weight_L[~hit_L])
-    return value, 1 - _upper(of_misses, of_hits, q), _upper(of_hits, of_misses, q)
+    code_L, steps = weight_steps(weight_L)
+    one_L = np.zeros(len(hit_L), np.intp)
+    hits, misses = (by_weight(one_L[of_L], code_L[of_L], weight_L[of_L], 1, steps) for of_L in (hit_L, ~hit_L))
+    value_1, lower_1, upper_1 = weighted_shares(hits, misses, np.array([(weight_L == 1).all()]), level)
+    return float(value_1[0]), float(lower_1[0]), float(upper_1[0])
 
 
-def _by_weight(weight_L: Array) -> tuple[Array, Array]:
-    """Return the weights of rows in steps of 1%, and the number of rows of each."""
-    weight_L = np.maximum(weight_L, LEAST)
-    code_L = np.rint(np.log(weight_L) * -STEPS).astype(np.intp)  # 0 to 13,816; np.unique would sort the rows
-    count_C, sum_C = np.bincount(code_L), np.bincount(code_L, weights=weight_L)
-    count_W = count_C[count_C > 0].astype(np.float64)
-    return sum_C[count_C > 0] / count_W, count_W
+def weight_steps(weight_L: Array) -> tuple[npt.NDArray[np.intp], int]:
+    """Return the step of each weight, 1% of the logarithm wide, among those that occur; and their number."""
+    code_L = np.rint(np.log(np.maximum(weight_L, LEAST)) * -STEPS).astype(np.intp)  # 0 to 13,816
+    occurs = np.bincount(code_L) > 0  # np.unique would sort the rows
+    return (np.cumsum(occurs) - 1)[code_L], int(occurs.sum())
 
 
-def _upper(hits: tuple[Array, Array], misses: tuple[Array, Array], q: float) -> float:
-    """Return the upper limit: the share p below which the added hit leaves a probability of 1 - q."""
-    if not len(misses[0]):
-        return 1.0
-    weight_W = np.concatenate(([1.0], hits[0], misses[0]))
-    count_W = np.concatenate(([1.0], hits[1], misses[1]))
-    hit_W = np.arange(len(weight_W)) <= len(hits[0])
+def by_weight(
+    class_L: npt.NDArray[np.intp], code_L: npt.NDArray[np.intp], weight_L: Array, classes: int, steps: int
+) -> ByWeight:
+    """Count rows by share and weight.
 
-    def excess(p: float) -> float:
-        return negative_chance(weight_W * (hit_W - p), count_W) - (1 - q)
+    Args:
+        class_L: Share to which each row belongs, from 0 to `classes` - 1.
+        code_L: Step of its weight; see `weight_steps`.
+        weight_L: Its weight.
+        classes: Number of shares.
+        steps: Number of steps.
+    """
+    place_L, shape = class_L * steps + code_L, (classes, steps)
+    count = np.bincount(place_L, minlength=classes * steps).astype(np.float64)
+    total = np.bincount(place_L, np.maximum(weight_L, LEAST), classes * steps)  # of integers without rows
+    return ByWeight(count.reshape(shape), total.astype(np.float64).reshape(shape))
 
-    return 1.0 if excess(1 - SMALLEST) < 0 else _root(excess, SMALLEST, 1 - SMALLEST, PRECISE)
+
+def weighted_shares(
+    hits: ByWeight, misses: ByWeight, equal_C: npt.NDArray[np.bool_], level: float
+) -> tuple[Array, Array, Array]:
+    """Compute `weighted_share` for several shares at once.
+
+    Args:
+        hits: Rows that count.
+        misses: Rows that do not.
+        equal_C: Whether all weights of a share are 1.
+        level: Confidence level of both limits together.
+
+    Returns:
+        The shares (NaN without rows), their lower and their upper limits.
+    """
+    hits_C, misses_C = hits.count_CW.sum(axis=1), misses.count_CW.sum(axis=1)
+    weight_C = hits.sum_CW.sum(axis=1)
+    total_C, q = weight_C + misses.sum_CW.sum(axis=1), (1 - level) / 2
+    value_C = np.divide(weight_C, total_C, out=np.full(len(total_C), np.nan), where=hits_C + misses_C > 0)
+    value_C[(misses_C == 0) & (hits_C > 0)] = 1.0
+    lower_C = np.where(hits_C > 0, scipy.special.betaincinv(np.maximum(hits_C, 1), misses_C + 1, q), 0.0)
+    upper_C = np.where(misses_C > 0, scipy.special.betaincinv(hits_C + 1, np.maximum(misses_C, 1), 1 - q), 1.0)
+    for one, other, limit_C, sign in ((hits, misses, upper_C, 1), (misses, hits, lower_C, -1)):
+        at_C = np.flatnonzero(~equal_C & (other.count_CW > 0).any(axis=1))
+        if len(at_C):
+            found_C = _uppers(one.take(at_C), other.take(at_C), q)
+            limit_C[at_C] = found_C if sign == 1 else 1 - found_C
+    lower_C[~equal_C & (hits_C == 0)], upper_C[~equal_C & (misses_C == 0)] = 0.0, 1.0
+    return value_C, lower_C, upper_C
 
 
-def negative_chance(scale_W: Array, count_W: Array) -> float:
+def _uppers(hits: ByWeight, misses: ByWeight, q: float) -> Array:
+    """Return the upper limits of shares with misses: the p below which the added hit leaves a probability of 1 - q."""
+    one_C1 = np.ones((len(hits.count_CW), 1))
+    weight_CW = np.concatenate((one_C1, hits.mean_CW, misses.mean_CW), axis=1)
+    count_CW = np.concatenate((one_C1, hits.count_CW, misses.count_CW), axis=1)
+    hit_W = np.arange(weight_CW.shape[1]) <= hits.count_CW.shape[1]
+    of_misses_C = misses.mean_CW.max(axis=1)
+    start_C = np.zeros(len(weight_CW))
+
+    def excess(p_A: Array, at_A: npt.NDArray[np.intp]) -> Array:
+        scale_AW = weight_CW[at_A] * (hit_W - p_A[:, None])
+        low_A, high_A = (1 - SMALLEST) / (-p_A * of_misses_C[at_A]), (1 - SMALLEST) / (1 - p_A)
+        chance_A, start_C[at_A] = negative_chances(scale_AW, count_CW[at_A], low_A, high_A, start_C[at_A])
+        return chance_A - (1 - q)
+
+    root_C = _roots(excess, q - 1, q, len(weight_CW))
+    return np.where(root_C > 1 - 2 * PRECISE, 1.0, root_C)
+
+
+def negative_chances(
+    scale_CW: Array, count_CW: Array, low_C: Array, high_C: Array, start_C: Array
+) -> tuple[Array, Array]:
     """Compute P(sum scale Gamma(count) < 0) for independent gamma numbers, by Lugannani and Rice.
 
     With K(s) = -sum count log(1 - s scale) and K'(s) = 0, the chance is Phi(r) + phi(r) (1 / r - 1 / u), where
     r = sign(s) sqrt(-2 K(s)) and u = s sqrt(K''(s)).
 
     Args:
-        scale_W: Scales, at least one below 0 and one above.
-        count_W: Shapes of the gamma numbers.
+        scale_CW: Scales, at least one below 0 and one above in each row. A scale of 0 stands for none.
+        count_CW: Shapes of the gamma numbers.
+        low_C: A little above 1 / the least scale.
+        high_C: A little below 1 / the largest scale.
+        start_C: First guess of s.
+
+    Returns:
+        The chances, and s of each.
     """
-    s = _root(
-        lambda s: float((count_W * scale_W / (1 - s * scale_W)).sum()),
-        (1 - SMALLEST) / float(scale_W.min()),
-        (1 - SMALLEST) / float(scale_W.max()),
-    )
-    term_W = scale_W / (1 - s * scale_W)
-    curvature = float(count_W @ term_W**2)
-    r = math.copysign(math.sqrt(max(2 * float(count_W @ np.log1p(-s * scale_W)), 0.0)), s)
-    u = s * math.sqrt(curvature)
-    skew = 2 * float(count_W @ term_W**3) / (curvature * math.sqrt(curvature))
-    correction = skew / 6 if abs(u) < NEAR else 1 / r - 1 / u
-    return float(scipy.special.ndtr(r)) + math.exp(-r * r / 2) / math.sqrt(2 * math.pi) * correction
+    s_C = _saddles(scale_CW, count_CW, low_C, high_C, start_C)
+    term_CW = scale_CW / (1 - s_C[:, None] * scale_CW)
+    curvature_C = (count_CW * term_CW**2).sum(axis=1)
+    log_C = (count_CW * np.log1p(-s_C[:, None] * scale_CW)).sum(axis=1)
+    r_C = np.copysign(np.sqrt(np.maximum(2 * log_C, 0.0)), s_C)
+    u_C = s_C * np.sqrt(curvature_C)
+    is_near_C = (np.abs(u_C) < NEAR) | (r_C == 0)  # r is 0 where rounding hides it
+    skew_C = 2 * (count_CW * term_CW**3).sum(axis=1) / (curvature_C * np.sqrt(curvature_C))
+    far_C = 1 / np.where(is_near_C, 1.0, r_C) - 1 / np.where(is_near_C, 1.0, u_C)
+    correction_C = np.where(is_near_C, skew_C / 6, far_C)
+    return scipy.special.ndtr(r_C) + np.exp(-r_C * r_C / 2) / np.sqrt(2 * np.pi) * correction_C, s_C
 
 
-def _root(function: Callable[[float], float], low: float, high: float, tolerance: float = 1e-13) -> float:
-    return float(scipy.optimize.brentq(function, low, high, xtol=tolerance, rtol=PRECISE))
+def _saddles(scale_CW: Array, count_CW: Array, low_C: Array, high_C: Array, start_C: Array) -> Array:
+    """Solve K'(s) = sum count scale / (1 - s scale) = 0, which rises, by Newton's method inside a bracket."""
+    low_C, high_C = low_C.copy(), high_C.copy()
+    s_C = np.where((start_C > low_C) & (start_C < high_C), start_C, 0.0)
+    open_C = np.arange(len(s_C))
+    for _ in range(MOST_STEPS):
+        s_A, scale_AW, count_AW = s_C[open_C], scale_CW[open_C], count_CW[open_C]
+        term_AW = scale_AW / (1 - s_A[:, None] * scale_AW)
+        weighted_AW = count_AW * term_AW
+        slope_A, curvature_A = weighted_AW.sum(axis=1), (weighted_AW * term_AW).sum(axis=1)
+        low_C[open_C] = low_A = np.where(slope_A < 0, s_A, low_C[open_C])
+        high_C[open_C] = high_A = np.where(slope_A > 0, s_A, high_C[open_C])
+        next_A = s_A - slope_A / curvature_A
+        is_inside_A = (next_A > low_A) & (next_A < high_A)
+        s_C[open_C] = next_A = np.where(is_inside_A | (slope_A == 0), next_A, (low_A + high_A) / 2)
+        # A step of Newton's squares the relative error; a half of the bracket does not.
+        enough_A = np.where(is_inside_A, NEWTON, PRECISE) * np.abs(next_A)
+        open_C = open_C[(np.abs(next_A - s_A) > enough_A) & (slope_A != 0)]
+        if not len(open_C):
+            break
+    return s_C
+
+
+def _roots(function: Callable[[Array, npt.NDArray[np.intp]], Array], at_0: float, at_1: float, count: int) -> Array:
+    """Return the roots in (0, 1) of rising functions, by the method of Chandrupatla.
+
+    Args:
+        function: Gets points and the indices of their functions, and returns their values.
+        at_0: Limit of each function at 0, below 0.
+        at_1: Its limit at 1, above 0.
+        count: Number of functions.
+
+    References:
+        Chandrupatla 1997, A new hybrid quadratic/bisection algorithm for finding the zero of a nonlinear function
+        without using derivatives.
+    """
+    a_C, b_C, c_C = np.full(count, 1 - SMALLEST), np.full(count, SMALLEST), np.full(count, SMALLEST)
+    at_a_C, at_b_C, at_c_C = np.full(count, at_1), np.full(count, at_0), np.full(count, at_0)
+    t_C, open_C = np.full(count, 0.5), np.arange(count)
+    for _ in range(MOST_STEPS):
+        a, b, at_a, at_b = a_C[open_C], b_C[open_C], at_a_C[open_C], at_b_C[open_C]
+        new = a + t_C[open_C] * (b - a)
+        at_new = function(new, open_C)
+        is_same = np.sign(at_new) == np.sign(at_a)
+        c, at_c = np.where(is_same, a, b), np.where(is_same, at_a, at_b)
+        b, at_b = np.where(is_same, b, a), np.where(is_same, at_b, at_a)
+        a, at_a = new, at_new
+        best = np.where(np.abs(at_a) < np.abs(at_b), a, b)
+        least = PRECISE / 2 * (1 + best) / np.abs(b - a)
+        xi, phi = (a - b) / (c - b), (at_a - at_b) / (at_c - at_b)
+        is_quadratic = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi)
+        apart = np.where(is_quadratic, at_c - at_a, 1.0)
+        inverse = at_a / (at_b - at_a) * at_c / (at_b - at_c) + (c - a) / (b - a) * at_a / apart * at_b / (at_c - at_b)
+        step = np.clip(np.where(is_quadratic, inverse, 0.5), np.minimum(least, 0.5), np.maximum(1 - least, 0.5))
+        a_C[open_C], b_C[open_C], c_C[open_C], t_C[open_C] = a, b, c, step
+        at_a_C[open_C], at_b_C[open_C], at_c_C[open_C] = at_a, at_b, at_c
+        open_C = open_C[(least <= 0.5) & (at_new != 0)]
+        if not len(open_C):
+            break
+    return np.where(np.abs(at_a_C) < np.abs(at_b_C), a_C, b_C)

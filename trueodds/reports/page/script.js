@@ -59,7 +59,7 @@
 
   function command(box) {
     const text = one("code", box), button = make("button", "copy", "Copy");
-    const here = location.protocol.startsWith("http") ? location.origin : SAMPLE;
+    const here = location.protocol.startsWith("http") ? location.origin + location.pathname.replace(/\/[^/]*$/, "") : SAMPLE;
     for (const word of text.children) word.textContent = word.textContent.replace(SAMPLE, here);
     button.type = "button";
     button.addEventListener("click", async () => {

@@ -31,10 +31,20 @@ FREE = (
     f"{_ENTRY} AND (q.lease_until_ms IS NULL OR q.lease_until_ms <= $2 OR q.leased_to = $3)"
     " ORDER BY CASE WHEN q.leased_to = $3 AND q.lease_until_ms > $2 THEN 0 ELSE 1 END, q.draw, q.place LIMIT $4"
 )
+# A label that nobody sent (assumed at the end of a window) closes nothing. `e` has labels whose window is still open.
+_FOUND = (
+    "SELECT q.prediction, q.who, q.at_ms, q.skipped, l.corrected_ms, l.import_id, e.last_ms, e.first_ms,"
+    " CASE WHEN l.assumed IS NULL THEN coalesce(l.arrived_ms, e.first_ms) ELSE l.corrected_ms END AS label_ms,"
+    " (SELECT one.import_id FROM early one WHERE one.key = e.last_key) AS early_import FROM label_queue q LEFT JOIN"
+    " labels l ON l.prediction = q.prediction AND l.version = q.version LEFT JOIN (SELECT prediction,"
+    " min(given_ms) AS first_ms, max(given_ms) AS last_ms, max(key) AS last_key FROM early WHERE version = $1"
+    " GROUP BY prediction) e ON e.prediction = q.prediction WHERE q.version = $1"
+)
 CLOSED = (
-    "SELECT q.prediction, q.who, q.at_ms, q.skipped FROM label_queue q WHERE q.version = $1 AND q.at_ms IS NOT NULL"
-    f" AND (q.skipped = 1 OR {_LABELLED.format(**_OF_ENTRY)} OR {_EARLY.format(**_OF_ENTRY)})"
-    " ORDER BY q.at_ms DESC, q.prediction LIMIT $2"
+    "SELECT prediction, who, at_ms, skipped, label_ms, coalesce(corrected_ms, CASE WHEN last_ms > first_ms THEN last_ms"
+    f" END), coalesce(import_id, early_import) FROM ({_FOUND}) AS found WHERE label_ms IS NOT NULL OR skipped = 1"
+    " ORDER BY CASE WHEN at_ms IS NOT NULL AND (skipped = 0 OR label_ms IS NULL) THEN at_ms ELSE label_ms END DESC,"
+    " prediction LIMIT $2"
 )
 COUNTS = (
     "SELECT what, count(*), sum(1.0 / propensity) FROM (SELECT q.propensity, CASE WHEN l.label = l.predicted THEN 1"
@@ -153,9 +163,37 @@ def reopen(version: int, ids: list[str]) -> Query:
 
 
 def closures(version: int, limit: int) -> Work[list[ClosedAnswer]]:
-    """Read the last `limit` drawn answers that people labelled or skipped, the newest first."""
+    """Read the last `limit` drawn answers that were labelled or skipped, the newest first.
+
+    A label that came from elsewhere closes an answer too, also one that a person skipped.
+    """
     rows = yield Query(CLOSED, (version, limit))
-    return [ClosedAnswer(id_, who, int(at_ms), bool(skipped)) for id_, who, at_ms, skipped in rows]
+    return [_closed_answer(*row) for row in rows]
+
+
+def _closed_answer(
+    id_: str,
+    who: str | None,
+    at_ms: int | None,
+    is_skipped: int,
+    label_ms: int | None,
+    corrected_ms: int | None,
+    import_id: str | None,
+) -> ClosedAnswer:
+    """Return what became of an answer: the queue's row has who labelled or skipped it there, and when."""
+    if label_ms is None:
+        return ClosedAnswer(id_, who, int(at_ms or 0), is_skip=True, skipped_by=who, skipped_ms=at_ms)
+    in_queue = at_ms is not None and not is_skipped
+    return ClosedAnswer(
+        id_,
+        who if in_queue else None,
+        int(at_ms if in_queue and at_ms is not None else label_ms),
+        is_skip=False,
+        skipped_by=who if is_skipped else None,
+        skipped_ms=at_ms if is_skipped else None,
+        corrected_ms=corrected_ms if corrected_ms is not None and corrected_ms > (at_ms or label_ms) else None,
+        import_id=import_id,
+    )
 
 
 def counts(version: int) -> Work[QueueCounts | None]:
