@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.training.recipe import uncompiled
+from pipeline.training.recipe import eager_class
 from tests.conftest import ROOT
 
 KINDS: list[tuple[Any, dict[str, Any]]] = [
@@ -41,7 +41,7 @@ def begun(kind: Any, options: dict[str, Any]) -> torch.optim.Optimizer:
 
 @pytest.mark.parametrize(("kind", "options"), KINDS, ids=lambda value: getattr(value, "__name__", ""))
 def test_steps_and_state_are_those_of_torch(kind: Any, options: dict[str, Any]) -> None:
-    theirs, ours, resumed = begun(kind, options), begun(uncompiled(kind), options), begun(uncompiled(kind), options)
+    theirs, ours, resumed = begun(kind, options), begun(eager_class(kind), options), begun(eager_class(kind), options)
     steps(theirs, range(4))
     steps(ours, range(2))
     for group, other in zip(resumed.param_groups, ours.param_groups, strict=True):

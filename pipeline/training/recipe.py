@@ -138,7 +138,7 @@ class Recipe:
             settings |= {"momentum": self.momentum, "nesterov": self.nesterov}
             if parameters[0].is_cuda:  # one kernel for all parameters, and a rate that changes without a new kernel
                 settings |= {"fused": True, "lr": torch.tensor(self.learning_rate, device=parameters[0].device)}
-        made: torch.optim.Optimizer = (uncompiled(kind) if self.compile == "off" else kind)(parameters, **settings)
+        made: torch.optim.Optimizer = (eager_class(kind) if self.compile == "off" else kind)(parameters, **settings)
         return made
 
     def vectors_optimizer_of(self, net: nn.Module) -> torch.optim.Optimizer | None:
@@ -150,13 +150,13 @@ class Recipe:
         vectors = [parameter for name, parameter in net.named_parameters() if name == VECTORS]
         if not (vectors and self.vectors_rate):
             return None
-        kind: Any = uncompiled(torch.optim.SGD) if self.compile == "off" else torch.optim.SGD
+        kind: Any = eager_class(torch.optim.SGD) if self.compile == "off" else torch.optim.SGD
         made: torch.optim.Optimizer = kind(vectors, self.vectors_rate)
         return made
 
 
 @cache
-def uncompiled(kind: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
+def eager_class(kind: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
     """Return an optimizer's class for training without torch.compile. It takes the same steps.
 
     Torch wraps the methods of an optimizer, so that torch.compile leaves them alone. Each wrapper loads the compiler

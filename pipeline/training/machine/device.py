@@ -30,13 +30,13 @@ def device_of(name: str, *, fixed_sizes: bool) -> torch.device:
 
 
 @contextmanager
-def repeatable(device: torch.device, threads: int, *, compiled: bool = False) -> Iterator[None]:
+def repeatable(device: torch.device, threads: int, *, is_compiled: bool = False) -> Iterator[None]:
     """Use deterministic algorithms on the CPU and this number of threads (0: torch's choice) inside the block.
 
-    If `compiled`, the code that torch.compile makes is deterministic too. This loads its compiler, which takes seconds.
+    If `is_compiled`, the code that torch.compile makes is deterministic too. This loads its compiler, for seconds.
     """
     before = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
-    switch = torch.use_deterministic_algorithms if compiled else _switch_deterministic
+    switch = torch.use_deterministic_algorithms if is_compiled else _switch_deterministic
     switch(device.type == "cpu")
     # This mode also fills new memory by default, to reveal reads of memory never written: 10 to 20% of a step.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # not in its stubs
