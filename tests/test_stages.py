@@ -139,6 +139,7 @@ def test_git_tracks_the_small_tables_and_dvc_keeps_the_rest() -> None:
     assert set(run(["git", "ls-files", *by_git], ROOT).stdout.splitlines()) == by_git
 
 
+@pytest.mark.full
 def test_metrics_in_a_fresh_clone(tmp_path: Path) -> None:
     """Without `dvc repro`, and without the cache that made them."""
     clone = copy_of_repository(tmp_path / "clone", without=("benchmarks", "docs", "tests", "service", "deploy"))
@@ -357,6 +358,7 @@ def test_an_option_of_the_calibrator_is_used_and_its_value_checked(trained: Path
     assert done.returncode == 1 and "Did you mean 'brier'?" in done.stderr
 
 
+@pytest.mark.full
 def test_conformal_sets_are_fitted_on_rows_of_their_own_and_exported(trained: Path) -> None:
     options = ["calibration.conformal=lac", "calibration.conformal_options={levels: [0.9, 0.8]}"]
     for stage in ("calibrate", "evaluate", "export"):

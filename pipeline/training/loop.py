@@ -126,7 +126,7 @@ def train(
             " validation rows of the net without average; set ema: 0 and swa: 0, or use another method"
         )
     with (
-        repeatable(device, recipe.threads),
+        repeatable(device, recipe.threads, is_compiled=recipe.compile != "off"),
         accelerate(net, recipe, device),
         bar(total, "train", "step", done=state.steps_done(steps), hidden=not processes.is_first) as progress_bar,
     ):

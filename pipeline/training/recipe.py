@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -130,21 +132,42 @@ class Recipe:
 
         settings: dict[str, Any] = {"lr": self.learning_rate, "weight_decay": self.weight_decay}
         parameters = [parameter for name, parameter in net.named_parameters() if name != VECTORS]
-        if self.optimizer == "adam":
-            return torch.optim.Adam(parameters, **settings)
-        if self.optimizer == "adamw":
-            return torch.optim.AdamW(parameters, **settings)
-        if self.optimizer == "adagrad":
-            return torch.optim.Adagrad(parameters, **settings)
-        if parameters[0].is_cuda:  # one kernel for all parameters, and a rate that changes without a new kernel
-            settings |= {"fused": True, "lr": torch.tensor(self.learning_rate, device=parameters[0].device)}
-        return torch.optim.SGD(parameters, momentum=self.momentum, nesterov=self.nesterov, **settings)
+        kinds: dict[str, Any] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "adagrad": torch.optim.Adagrad}
+        kind = kinds.get(self.optimizer, torch.optim.SGD)
+        if kind is torch.optim.SGD:
+            settings |= {"momentum": self.momentum, "nesterov": self.nesterov}
+            if parameters[0].is_cuda:  # one kernel for all parameters, and a rate that changes without a new kernel
+                settings |= {"fused": True, "lr": torch.tensor(self.learning_rate, device=parameters[0].device)}
+        made: torch.optim.Optimizer = (eager_class(kind) if self.compile == "off" else kind)(parameters, **settings)
+        return made
 
-    def vectors_optimizer_of(self, net: nn.Module) -> torch.optim.SGD | None:
+    def vectors_optimizer_of(self, net: nn.Module) -> torch.optim.Optimizer | None:
         """Return the optimizer of the word vectors, if the net learns them."""
         import torch
 
         from pipeline.nets.text import VECTORS
 
         vectors = [parameter for name, parameter in net.named_parameters() if name == VECTORS]
-        return torch.optim.SGD(vectors, self.vectors_rate) if vectors and self.vectors_rate else None
+        if not (vectors and self.vectors_rate):
+            return None
+        kind: Any = eager_class(torch.optim.SGD) if self.compile == "off" else torch.optim.SGD
+        made: torch.optim.Optimizer = kind(vectors, self.vectors_rate)
+        return made
+
+
+@cache
+def eager_class(kind: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
+    """Return an optimizer's class for training without torch.compile. It takes the same steps.
+
+    Torch wraps the methods of an optimizer, so that torch.compile leaves them alone. Each wrapper loads the compiler
+    (`torch._dynamo`, and sympy with it), 1,200 modules: on one core this takes seconds, as long as a short training.
+
+    Args:
+        kind: A class of torch.optim. Its option `differentiable` stays off.
+    """
+    import torch
+
+    wrapped = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
+    methods = {name: inspect.unwrap(getattr(kind, name)) for name in wrapped}
+    step = torch.no_grad()(inspect.unwrap(kind.step))
+    return type(kind.__name__, (kind,), {**methods, "step": step})

@@ -30,15 +30,24 @@ def device_of(name: str, *, fixed_sizes: bool) -> torch.device:
 
 
 @contextmanager
-def repeatable(device: torch.device, threads: int) -> Iterator[None]:
-    """Use deterministic algorithms on the CPU and this number of threads (0: torch's choice) inside the block."""
+def repeatable(device: torch.device, threads: int, *, is_compiled: bool = False) -> Iterator[None]:
+    """Use deterministic algorithms on the CPU and this number of threads (0: torch's choice) inside the block.
+
+    If `is_compiled`, the code that torch.compile makes is deterministic too. This loads its compiler, for seconds.
+    """
     before = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
-    torch.use_deterministic_algorithms(device.type == "cpu")
+    switch = torch.use_deterministic_algorithms if is_compiled else _switch_deterministic
+    switch(device.type == "cpu")
     # This mode also fills new memory by default, to reveal reads of memory never written: 10 to 20% of a step.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # not in its stubs
     torch.set_num_threads(threads or before[1])
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before[0])
+        switch(before[0])
         torch.set_num_threads(before[1])
+
+
+def _switch_deterministic(is_on: bool) -> None:
+    """Switch deterministic algorithms of eager code, like torch.use_deterministic_algorithms."""
+    torch.set_deterministic_debug_mode("error" if is_on else "default")
