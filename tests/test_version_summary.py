@@ -12,9 +12,10 @@ import pytest
 from tests.service.label_bundle import write_labels
 from tests.service.tiny_bundle import change_card, write_bundle
 from trueodds.bundle import ActAlone, BundleError, Card, PublishedModels, open_models
-from trueodds.bundle.contents import ENTRIES, VersionSummary, promise_text, version_of
+from trueodds.bundle.contents import ENTRIES, VersionSummary, version_of
 from trueodds.calibrators import Platt
 from trueodds.calibrators.conformal import SetSettings
+from trueodds.texts import promise_text
 
 PROMISE = ActAlone.of_text("threshold=.93,risk=.05,confidence=.95")
 BY_TAGS = PROMISE.model_copy(update={"threshold": None, "tags": {"a": 0.9}})

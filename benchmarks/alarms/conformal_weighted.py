@@ -76,7 +76,7 @@ def propensities(design: str, p_NC: Array, labels: int) -> Array:
         is_often_N = p_NC.argmax(axis=1) == 0
     times = {"plain": 1, "class": 20}.get(design, 10)
     odds_N = np.where(is_often_N, float(times), 1.0)
-    return np.minimum(labels * odds_N / odds_N.sum(), 1.0)
+    return np.asarray(np.minimum(labels * odds_N / odds_N.sum(), 1.0))
 
 
 def measure(world: str, method: SetMethod, design: str, labels: int, runs: int) -> Setting:

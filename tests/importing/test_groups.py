@@ -88,7 +88,7 @@ def test_arrays_and_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     np.savez("val.npz", x=x, y=y, when=np.array(tags))
     path = model.write(tmp_path / "net.onnx")
     words = [path, "--labelled", "val.npz", "--classes", "a,b,c", "--groups", "when", "--conformal", "lac"]
-    read, plain = list[Path](), labelled_rows.read_npz
+    read, plain = list[Path](), labelled_rows.read_npz  # type: ignore[attr-defined]
     monkeypatch.setattr(labelled_rows, "read_npz", lambda place: read.append(place) or plain(place))  # type: ignore[func-returns-value]
     assert command(*words) == 0, capsys.readouterr().err
     assert read == [Path("val.npz")]

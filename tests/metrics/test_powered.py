@@ -388,7 +388,7 @@ def test_rates_of_all_classes_are_those_of_each_class_alone(is_weighted: bool, m
             assert (found.lower, found.upper) == pytest.approx((lower, upper), abs=3e-9)
 
 
-def _share_twin(hit_L: Array, weight_L: Array, p: float) -> float:
+def _share_twin(hit_L: npt.NDArray[np.bool_], weight_L: Array, p: float) -> float:
     """P(sum w (h - p) D + (1 - p) D_0 < 0) by a root search and the formula of Lugannani and Rice, row by row."""
     scale = np.append(weight_L * (hit_L - p), 1 - p)
     s = scipy.optimize.brentq(

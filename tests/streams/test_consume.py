@@ -352,7 +352,7 @@ def test_sets_of_lines_and_of_bodies_are_stored_and_their_coverage_is_reported(
     }
     assert found["lines"]["floor"] == pytest.approx(0.877, abs=5e-4)  # of 500 rows
     assert service.get("/predictions/s-0", params={"model": "lines"}).json()["set"] == []
-    letters = {one.value(): dict(one.headers() or [])["trueodds-reason"].decode() for one in kafka.read(dead, 3)}
+    letters = {one.value(): str(dict(one.headers() or [])["trueodds-reason"]) for one in kafka.read(dead, 3)}
     assert "the row has no set" in letters[json.dumps(bare).encode()]
     assert "set_level is not a key of a row" in letters[json.dumps(level).encode()]
     assert "but the call gives sets of level 0.7" in letters[json.dumps(other).encode()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -143,6 +142,8 @@ def weighted_shares(
 
 def _uppers(hits: ByWeight, misses: ByWeight, q: float) -> Array:
     """Return the upper limits of shares with misses: the p below which the added hit leaves a probability of 1 - q."""
+    from scipy.optimize.elementwise import find_root  # at the first use, as all of scipy.optimize
+
     one_C1 = np.ones((len(hits.count_CW), 1))
     weight_CW = np.concatenate((one_C1, hits.mean_CW, misses.mean_CW), axis=1)
     count_CW = np.concatenate((one_C1, hits.count_CW, misses.count_CW), axis=1)
@@ -156,7 +157,10 @@ def _uppers(hits: ByWeight, misses: ByWeight, q: float) -> Array:
         chance_A, start_C[at_A] = negative_chances(scale_AW, count_CW[at_A], low_A, high_A, start_C[at_A])
         return chance_A - (1 - q)
 
-    root_C = _roots(excess, q - 1, q, len(weight_CW))
+    ends = np.full(len(weight_CW), SMALLEST), np.full(len(weight_CW), 1 - SMALLEST)
+    tolerances = {"xatol": PRECISE / 10, "xrtol": 0.0}
+    found = find_root(excess, ends, args=(np.arange(len(weight_CW)),), tolerances=tolerances)
+    root_C = np.where(found.success, found.x, 1.0)  # the probability stays below 1 - q
     return np.where(root_C > 1 - 2 * PRECISE, 1.0, root_C)
 
 
@@ -212,42 +216,3 @@ def _saddles(scale_CW: Array, count_CW: Array, low_C: Array, high_C: Array, star
         if not len(open_C):
             break
     return s_C
-
-
-def _roots(function: Callable[[Array, npt.NDArray[np.intp]], Array], at_0: float, at_1: float, count: int) -> Array:
-    """Return the roots in (0, 1) of rising functions, by the method of Chandrupatla.
-
-    Args:
-        function: Gets points and the indices of their functions, and returns their values.
-        at_0: Limit of each function at 0, below 0.
-        at_1: Its limit at 1, above 0.
-        count: Number of functions.
-
-    References:
-        Chandrupatla 1997, A new hybrid quadratic/bisection algorithm for finding the zero of a nonlinear function
-        without using derivatives.
-    """
-    a_C, b_C, c_C = np.full(count, 1 - SMALLEST), np.full(count, SMALLEST), np.full(count, SMALLEST)
-    at_a_C, at_b_C, at_c_C = np.full(count, at_1), np.full(count, at_0), np.full(count, at_0)
-    t_C, open_C = np.full(count, 0.5), np.arange(count)
-    for _ in range(MOST_STEPS):
-        a, b, at_a, at_b = a_C[open_C], b_C[open_C], at_a_C[open_C], at_b_C[open_C]
-        new = a + t_C[open_C] * (b - a)
-        at_new = function(new, open_C)
-        is_same = np.sign(at_new) == np.sign(at_a)
-        c, at_c = np.where(is_same, a, b), np.where(is_same, at_a, at_b)
-        b, at_b = np.where(is_same, b, a), np.where(is_same, at_b, at_a)
-        a, at_a = new, at_new
-        best = np.where(np.abs(at_a) < np.abs(at_b), a, b)
-        least = PRECISE / 2 * (1 + best) / np.abs(b - a)
-        xi, phi = (a - b) / (c - b), (at_a - at_b) / (at_c - at_b)
-        is_quadratic = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi)
-        apart = np.where(is_quadratic, at_c - at_a, 1.0)
-        inverse = at_a / (at_b - at_a) * at_c / (at_b - at_c) + (c - a) / (b - a) * at_a / apart * at_b / (at_c - at_b)
-        step = np.clip(np.where(is_quadratic, inverse, 0.5), np.minimum(least, 0.5), np.maximum(1 - least, 0.5))
-        a_C[open_C], b_C[open_C], c_C[open_C], t_C[open_C] = a, b, c, step
-        at_a_C[open_C], at_b_C[open_C], at_c_C[open_C] = at_a, at_b, at_c
-        open_C = open_C[(least <= 0.5) & (at_new != 0)]
-        if not len(open_C):
-            break
-    return np.where(np.abs(at_a_C) < np.abs(at_b_C), a_C, b_C)
