@@ -193,8 +193,10 @@ def test_sets_that_cannot_be_compared_say_which_row() -> None:
         ({"sets": lists | {"b": [[0]] * 3}, **one}, "sets of 'b' has 3 rows, and the models 4"),
         (
             {"sets": lists | {"b": [[0], [1], [], [3]]}, **one},
-            "sets of 'b', row 4: the set holds 3; the classes are '0'",
+            "sets of 'b', row 4: the set holds 3; without names, the classes are 0 to 2; give a bool array of shape",
         ),
+        ({"sets": lists | {"b": [[0], ["1"], [], []]}, **one}, "row 2: the set holds '1'; without names, the classes"),
+        ({"sets": sets | {"b": [*sets["b"]]}, **one}, "row 1: the set holds .*(True|False).*; without names, the cl"),
         ({"sets": lists | {"b": [[0], [1, 1], [], []]}, **one}, "sets of 'b', row 2: the set holds 1 twice"),
         ({"sets": lists | {"b": [[0], "01", [], []]}, **one}, "sets of 'b', row 2: .* is no list of classes"),
     ):

@@ -11,7 +11,7 @@ import pytest
 from scipy.special import softmax
 
 import trueodds
-from pipeline import config, data, stages
+from pipeline import calibrate, config, data, stages
 from pipeline.__main__ import main
 from pipeline.config import Evaluation
 from service.app import create_app
@@ -145,6 +145,30 @@ def test_corrupted_rows_keep_their_groups(tmp_path: Path) -> None:
         assert nll == pytest.approx(-np.log(p_NC[np.arange(300), y]).mean())
 
 
+@pytest.mark.full
+def test_the_shift_stage_keeps_the_groups_of_its_rows(workspace: Path) -> None:
+    digits = data.load(config.Data(dataset="digits"))
+    x, y = (np.concatenate([digits.arrays[split][k] for split in ("train", "val")])[:900] for k in (0, 1))
+    tags = np.where(np.arange(900) % 3 > 0, "day", "")
+    np.savez(workspace / "datasets/own.npz", x=x, y=y, class_names=digits.card["classes"], when=tags)
+    of = {"dataset": "own", "groups": "when", "calibrator": "group_temperature", "train_size": 200, "epochs": 1}
+    params = config.load(
+        overrides=of
+        | {"shift": "cifar-c", "shift_options": {"corruptions": ["contrast"], "rows": 50, "severities": [5]}}
+    )
+    for name in ("fetch", "plan", "train", "shift", "calibrate", "evaluate"):
+        stages.STAGES[name](params)
+    kept, test = shifted_logits.read(stages.SHIFT), logits.read(stages.LOGITS, "test")
+    rows_N = np.load(stages.SHIFT / "clean.npz")["rows"]
+    assert test.groups_N is not None and kept.clean.groups_N is not None
+    assert kept.clean.groups_N.tolist() == test.groups_N[rows_N].tolist() and {*kept.clean.groups_N} == {"day", None}
+    fitted = calibrate.read(stages.CALIBRATOR)
+    measured = read_json(stages.EVALUATION / "shift/shift.json")
+    p_NC = fitted(dict(kept)["contrast"][0], groups=kept.clean.groups_N)
+    nll = -np.log(p_NC[np.arange(50), kept.clean.labels_N]).mean()
+    assert measured["calibrators"]["group_temperature"]["nll"]["mean"][1] == pytest.approx(nll)
+
+
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -168,8 +192,6 @@ def test_groups_that_nothing_reads(workspace: Path, overrides: dict[str, Any]) -
 
 def test_a_calibrator_that_reads_none_is_said(caplog: pytest.LogCaptureFixture) -> None:
     """The calibrate stage may run alone, with another calibrator."""
-    from pipeline import calibrate
-
     rng = np.random.default_rng(0)
     rows = Logits(rng.normal(size=(60, 3)), rng.integers(0, 3, 60), np.array(["a", "b"] * 30, dtype=object))
     calibrate.fit(config.Calibration(), rows)

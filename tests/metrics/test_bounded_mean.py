@@ -10,6 +10,7 @@ from scipy import stats
 
 from benchmarks.evidence.rare_differences import POPULATIONS, Lattice, measure
 from trueodds.evaluation.paired_differences import BRIER, ERROR, NLL, RowScores, adjust_p_values, score_difference
+from trueodds.metrics.significance import bounded_mean
 from trueodds.metrics.significance.bounded_mean import BoundedMean, _saddlepoint
 from trueodds.metrics.significance.differences import of_rows, of_seeds
 
@@ -83,6 +84,25 @@ def test_the_interval_has_0_exactly_if_the_p_value_is_above_the_rest(values: lis
         assert found.lower <= found.mean + 1e-12 and found.mean - 1e-12 <= found.upper
         if abs(found.p_value - (1 - level)) > 1e-6:
             assert (found.lower <= 0 <= found.upper) == (found.p_value > 1 - level)
+
+
+def test_limits_are_possible_differences() -> None:
+    """Student's t alone goes from -3.2 to 2.5."""
+    found = of_rows([[-1.0, 1.0, -1.0]], bound=1.0)
+    assert (found.lower, found.upper, found.p_value) == (-1, 1, pytest.approx(1))
+    free = of_rows([[-1.0, 1.0, -1.0]])
+    assert free.lower is not None and free.lower < -3
+
+
+def test_near_values_are_grouped_if_there_are_very_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(2).standard_t(2, 3_000)
+    exact = BoundedMean.of(values, -60, 60)
+    monkeypatch.setattr(bounded_mean, "CELLS", 1_000)
+    grouped = BoundedMean.of(values, -60, 60)
+    assert len(exact.value_K) == 3_000 and len(grouped.value_K) < 700 and grouped.count_K.sum() == 3_000
+    assert grouped.value_K @ grouped.count_K == pytest.approx(values.sum())
+    for one, other in zip(exact.limits(0.025), grouped.limits(0.025), strict=True):
+        assert other - values.mean() == pytest.approx(one - values.mean(), rel=1e-3)
 
 
 def test_many_differing_rows_keep_students_interval() -> None:

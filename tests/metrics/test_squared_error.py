@@ -208,3 +208,14 @@ def test_the_null_of_a_difference_is_wider_than_that_of_nets_that_agree() -> Non
         pair = [Nets.of([(c, u_N < c)], 15).values_S[0] for c in (confidence_N, other_N)]
         values.append(pair[0] - pair[1])
     assert np.std(values) < null_of(one, other).std()
+
+
+def test_rows_that_are_alone_in_their_bins_tell_nothing() -> None:
+    alone = np.array([0.1, 0.5, 0.9]), np.array([True, False, True])
+    one = squared_calibration_error(CalibrationSums.from_top(*alone))
+    assert (one.value, one.lower, one.upper, one.p_value) == (0, -1, 1, 1)
+    together = np.full(3, 0.9), np.array([True, False, True])
+    for first, second in ((alone, alone), (alone, together), (together, alone)):
+        found = squared_calibration_difference([first], [second])
+        assert found.lower is not None and found.upper is not None
+        assert min(found.mean - found.lower, found.upper - found.mean) >= 1

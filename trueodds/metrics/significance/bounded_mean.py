@@ -13,6 +13,8 @@ from trueodds.sums.inputs import Array
 
 SAME = 1e-12
 """Values that differ by less, relative to the largest one, are equal but for rounding."""
+CELLS = 2**16
+"""Number of different values above which near ones are grouped, because each limit takes hundreds of passes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,10 +56,18 @@ class BoundedMean:
 
     @classmethod
     def of(cls, values_N: npt.ArrayLike, low: float, high: float) -> BoundedMean:
-        """Group equal values. Values outside the bounds widen them."""
+        """Group equal values. Values outside the bounds widen them.
+
+        Of more than 65,536 different values, those in the same of so many cells of equal width count as their mean.
+        The mean of all stays the same. Their variance falls by less than the square of a cell's width.
+        """
         value_K, count_K = np.unique(np.asarray(values_N, np.float64), return_counts=True)
-        low, high = min(low, float(value_K[0])), max(high, float(value_K[-1]))
-        return cls(value_K, count_K.astype(np.float64), low, high)
+        first, last = float(value_K[0]), float(value_K[-1])
+        if len(value_K) > CELLS:
+            cell_K = np.minimum((value_K - first) / (last - first) * CELLS, CELLS - 1).astype(np.intp)
+            sum_C, count_C = np.bincount(cell_K, value_K * count_K), np.bincount(cell_K, count_K)
+            value_K, count_K = sum_C[count_C > 0] / count_C[count_C > 0], count_C[count_C > 0]
+        return cls(value_K, count_K.astype(np.float64), min(low, first), max(high, last))
 
     def limits(self, q: float) -> tuple[float, float]:
         """Return the lower and the upper limit, each at the level 1 - q."""

@@ -122,6 +122,7 @@ def of_rows(
     are equally far from the mean, within the bound. The assumption is that other rows do not differ by more.
 
     If no row differs, the interval is +- bound (1 - q^(1/N)) with q = (1 - level) / 2. Without a bound there is none.
+    Limits beyond the bound, which Student's t has with a handful of rows, are cut to it.
 
     Measured coverage on 16 populations of few, rare, skewed and nearly constant differences:
     benchmarks/evidence/rare_differences.py.
@@ -150,12 +151,12 @@ def of_rows(
     low, high = _around(mean, min(-largest, unseen[0]), max(largest, unseen[1]), bound)
     students = of_estimates(mean_S, float(d_N.var(ddof=1)) / rows, rows - 1, level)
     if effective_number(np.concatenate([d_N, [low, high]]) - mean) >= FEW:
-        return replace(students, rows=rows)
+        return _within(replace(students, rows=rows), bound)
     over = float(mean_S.std(ddof=1)) / math.sqrt(seeds) if seeds > 1 else 0.0
     of_few = _FewRows(BoundedMean.of(d_N, low, high), mean, over, seeds - 1)
     lower, upper = of_few.limits(q)
     assert students.lower is not None and students.upper is not None and students.p_value is not None
-    return Difference(
+    found = Difference(
         mean,
         seeds,
         min(lower, students.lower),
@@ -164,6 +165,14 @@ def of_rows(
         rows=rows,
         differing=int(np.count_nonzero(d_SN.any(axis=0))),
     )
+    return _within(found, bound)
+
+
+def _within(found: Difference, bound: float | None) -> Difference:
+    """Cut the interval to the differences that are possible."""
+    if bound is None or found.lower is None or found.upper is None:
+        return found
+    return replace(found, lower=max(found.lower, -bound), upper=min(found.upper, bound))
 
 
 def effective_number(away_N: Array) -> float:

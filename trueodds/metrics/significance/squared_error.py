@@ -64,9 +64,9 @@ def squared_calibration_error(
     The interval is T plus and minus the widest of three widths. One is the quantile of `|T|` when labels are drawn from
     the confidences, because T has no normal limit for a calibrated model. Another is Student's, with the variance of
     the delete-one jackknife, which is too large on average (Efron and Stein 1981). If all confidences are 0 or 1, the
-    third is that of the exact binomial limits of the share of wrong rows. The p-value is the share of drawn
-    values that are as large. Its null, a calibrated model, needs no jackknife. So the p-value may be small although the
-    interval contains 0.
+    third is that of the exact binomial limits of the share of wrong rows. If no bin has two rows, T is 0 whatever the
+    labels are, and the interval is [-1, 1]. The p-value is the share of drawn values that are as large. Its null, a
+    calibrated model, needs no jackknife. So the p-value may be small although the interval contains 0.
 
     Args:
         predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`. The
@@ -115,6 +115,7 @@ def squared_calibration_difference(
       labels of the two methods are independent. Both choices make the width larger than the true dependence of the
       rows would.
     - The width of the exact binomial limits of the share of wrong rows, if a method's confidences are all 0 or 1.
+    - 1, if no bin of a method has two rows, so that nothing is known of it.
     - Student's width, with the delete-one jackknife over rows and, for several seeds, the variance over seeds:
       se^2 = Var_s(T_one,s - T_other,s) / S + the jackknife's variance, with the degrees of freedom of Welch and
       Satterthwaite.
@@ -169,7 +170,8 @@ def with_wider_interval(
     """Return an estimate with the widest of its widths.
 
     Neither the null nor the jackknife has a spread if all confidences are 0 or 1 and few rows are wrong. So the width
-    is at least that of the exact binomial limits of the share of wrong rows (`_certain_width`).
+    is at least that of the exact binomial limits of the share of wrong rows (`_certain_width`). They have none either
+    if no bin has two rows. The width is then 1, because an estimand is in [0, 1].
 
     Args:
         values_S: Estimate of each seed.
@@ -187,7 +189,7 @@ def with_wider_interval(
     far_R = np.abs(null_R)
     certain = [net for net in nets if net.is_certain]
     half = max(found.mean - found.lower, float(np.quantile(far_R, level, method="higher")))
-    half = max(half, _certain_width(certain, level))
+    half = max(half, _certain_width(certain, level), *(1.0 for net in nets if net.count_SB.max() < 2))
     p_value = (1 + int((far_R >= abs(found.mean) - ROUNDING).sum())) / (1 + len(far_R))
     p_value = max(p_value, _certain_p_value(certain, abs(found.mean)))
     return Difference(

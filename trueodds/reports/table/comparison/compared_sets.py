@@ -236,15 +236,22 @@ def _inside(name: str, sets: Sets, count: int, classes: Sequence[object]) -> npt
         if isinstance(members, str | bytes) or not isinstance(members, Sequence | set | frozenset | np.ndarray):
             raise ConfigError(f"{where}: {short(members)} is no list of classes; {form}")
         for member in members:
-            is_name = isinstance(member, str | int | float | np.generic) and not isinstance(member, bool)
+            # True and False equal the indices 1 and 0
+            is_name = isinstance(member, str | int | float | np.generic) and not isinstance(member, bool | np.bool_)
             if not is_name or member not in place:
-                known = quotes([str(one) for one in classes], 5)
-                guess = nearest(str(member)[:100], map(str, classes))
-                raise ConfigError(f"{where}: the set holds {short(member)}; the classes are {known}.{guess}")
+                raise ConfigError(f"{where}: the set holds {short(member)}; {_allowed(member, classes, form)}")
             if inside_NC[n, place[member]]:
                 raise ConfigError(f"{where}: the set holds {short(member)} twice; give each class once")
             inside_NC[n, place[member]] = True
     return inside_NC
+
+
+def _allowed(member: object, classes: Sequence[object], form: str) -> str:
+    """Return the classes that a set may hold, in words."""
+    if isinstance(classes, range):
+        return f"without names, the classes are 0 to {len(classes) - 1}; {form}"
+    names = [str(one) for one in classes]
+    return f"the classes are {quotes(names, 5)}.{nearest(str(member)[:100], names)}"
 
 
 def _figures(name: str, sets: SetRows, level: float) -> ComparedSets:
