@@ -89,7 +89,7 @@ def test_the_interval_has_0_exactly_if_the_p_value_is_above_the_rest(values: lis
 def test_limits_are_possible_differences() -> None:
     """Student's t alone goes from -3.2 to 2.5."""
     found = of_rows([[-1.0, 1.0, -1.0]], bound=1.0)
-    assert (found.lower, found.upper, found.p_value) == (-1, 1, pytest.approx(1))
+    assert (found.lower, found.upper) == (-1, 1) and found.p_value == pytest.approx(1)
     free = of_rows([[-1.0, 1.0, -1.0]])
     assert free.lower is not None and free.lower < -3
 

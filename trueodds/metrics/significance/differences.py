@@ -151,7 +151,7 @@ def of_rows(
     low, high = _around(mean, min(-largest, unseen[0]), max(largest, unseen[1]), bound)
     students = of_estimates(mean_S, float(d_N.var(ddof=1)) / rows, rows - 1, level)
     if effective_number(np.concatenate([d_N, [low, high]]) - mean) >= FEW:
-        return _within(replace(students, rows=rows), bound)
+        return _cut(replace(students, rows=rows), bound)
     over = float(mean_S.std(ddof=1)) / math.sqrt(seeds) if seeds > 1 else 0.0
     of_few = _FewRows(BoundedMean.of(d_N, low, high), mean, over, seeds - 1)
     lower, upper = of_few.limits(q)
@@ -165,14 +165,14 @@ def of_rows(
         rows=rows,
         differing=int(np.count_nonzero(d_SN.any(axis=0))),
     )
-    return _within(found, bound)
+    return _cut(found, bound)
 
 
-def _within(found: Difference, bound: float | None) -> Difference:
+def _cut(difference: Difference, bound: float | None) -> Difference:
     """Cut the interval to the differences that are possible."""
-    if bound is None or found.lower is None or found.upper is None:
-        return found
-    return replace(found, lower=max(found.lower, -bound), upper=min(found.upper, bound))
+    if bound is None or difference.lower is None or difference.upper is None:
+        return difference
+    return replace(difference, lower=max(difference.lower, -bound), upper=min(difference.upper, bound))
 
 
 def effective_number(away_N: Array) -> float:

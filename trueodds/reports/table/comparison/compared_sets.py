@@ -239,14 +239,14 @@ def _inside(name: str, sets: Sets, count: int, classes: Sequence[object]) -> npt
             # True and False equal the indices 1 and 0
             is_name = isinstance(member, str | int | float | np.generic) and not isinstance(member, bool | np.bool_)
             if not is_name or member not in place:
-                raise ConfigError(f"{where}: the set holds {short(member)}; {_allowed(member, classes, form)}")
+                raise ConfigError(f"{where}: the set holds {short(member)}; {_class_words(member, classes, form)}")
             if inside_NC[n, place[member]]:
                 raise ConfigError(f"{where}: the set holds {short(member)} twice; give each class once")
             inside_NC[n, place[member]] = True
     return inside_NC
 
 
-def _allowed(member: object, classes: Sequence[object], form: str) -> str:
+def _class_words(member: object, classes: Sequence[object], form: str) -> str:
     """Return the classes that a set may hold, in words."""
     if isinstance(classes, range):
         return f"without names, the classes are 0 to {len(classes) - 1}; {form}"
