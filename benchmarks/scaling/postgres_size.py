@@ -1,6 +1,6 @@
-"""A PostgreSQL store with 10^7 predictions: what grows with their number, and what monthly partitions would change.
+"""A PostgreSQL store with 10^8 predictions: what grows with their number, and what monthly partitions would change.
 
-    python -m benchmarks.scaling.postgres_size                 some 20 minutes, 7 GB of disk, a PostgreSQL of its own
+    python -m benchmarks.scaling.postgres_size                 some 2 hours, 50 GB of disk, a PostgreSQL of its own
     python -m benchmarks.scaling.postgres_size --rows 1000000  a trial with fewer rows
     python -m benchmarks.scaling.postgres_size --tables small  one table again, beside the others of the result
 
@@ -302,7 +302,7 @@ def markdown(found: Numbers) -> str:
 
 def main() -> None:
     parser = options_parser(__doc__, RESULT)
-    parser.add_argument("--rows", type=int, default=10**7)
+    parser.add_argument("--rows", type=int, default=10**8)
     parser.add_argument("--tables", nargs="+", choices=TABLES, help="measure only these again, and keep the others")
     chosen = parser.parse_args()
     check_disk(chosen.rows)
