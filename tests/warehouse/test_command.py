@@ -211,7 +211,10 @@ def test_signs_of_a_pattern_in_a_file_name_are_taken_as_they_are(tmp_path: Path)
 def test_without_the_extra_it_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith("trueodds.reports.warehouse")]:
+    own = [name for name in sys.modules if name.startswith("trueodds.reports.warehouse")]
+    for name in sorted(own, reverse=True):  # modules before their package
+        package, _, module = name.rpartition(".")
+        monkeypatch.delattr(sys.modules[package], module, raising=False)
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "ibis", None)
     assert "trueodds[warehouse]" in refusal(capsys, str(tmp_path / "answers.parquet"), "--engine", "duckdb")
