@@ -21,7 +21,6 @@ from trueodds.bundle.audit_log import Change, Reason
 from trueodds.bundle.changing import Draft, check_is_published, check_model
 from trueodds.bundle.contents import CARD, BundleError, Contents, Listing, Step, VersionSummary, shadow_of
 from trueodds.bundle.storage.folder import Folder, Single
-from trueodds.bundle.storage.loading import load_bundle
 from trueodds.bundle.storage.locks import lock
 from trueodds.bundle.storage.objects import is_url
 from trueodds.bundle.storage.storage import Storage
@@ -225,6 +224,7 @@ class PublishedModels:
             BundleError: The bundle is damaged, or the published folder of this version is.
         """
         from trueodds.bundle.label_bundle import LabelBundle
+        from trueodds.bundle.storage.loading import load_bundle
 
         reason = Reason.of(why, who)
         source = load_bundle(bundle)
@@ -300,6 +300,7 @@ class PublishedModels:
                 be the shadow.
         """
         from trueodds.bundle.label_bundle import LabelBundle
+        from trueodds.bundle.storage.loading import load_bundle
 
         key = name, version
         if slot != RECALIBRATED and isinstance(load_bundle(self.version_folder(name, version)), LabelBundle):
