@@ -16,7 +16,28 @@ from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.hooks import Hook
 from tests.service.tiny_bundle import write_bundle
+from tools import chromium
+from tools.chromium import Chromium
 from trueodds.bundle import open_models
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    executable = chromium.find()
+    assert executable is not None
+    with Chromium(executable) as tab:
+        yield tab
+
+
+@pytest.fixture
+def tab(browser: Chromium) -> Iterator[Chromium]:
+    """A desktop with script, on which nothing may go wrong unseen."""
+    browser.open("about:blank")  # what the page before had still under way is not this test's problem
+    browser.screen(1200)
+    browser.call("Emulation.setScriptExecutionDisabled", value=False)
+    browser.problems.clear()
+    yield browser
+    assert browser.problems == []
 
 
 @pytest.fixture(scope="session")

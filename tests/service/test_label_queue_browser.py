@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +20,6 @@ pytestmark = [
 ]
 CLASSES = ["ham", "spam", "other"]
 OWN = {"model": "mail", "version": "7"}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Chromium]:
-    executable = chromium.find()
-    assert executable is not None
-    with Chromium(executable) as browser:
-        yield browser
-
-
-@pytest.fixture
-def tab(browser: Chromium) -> Iterator[Chromium]:
-    browser.open("about:blank")
-    browser.problems.clear()
-    yield browser
-    assert browser.problems == []
 
 
 def drawn(client: httpx.Client, count: int = 12) -> None:

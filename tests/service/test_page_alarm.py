@@ -22,16 +22,6 @@ pytestmark = [
 
 
 @pytest.fixture
-def tab() -> Iterator[Chromium]:
-    executable = chromium.find()
-    assert executable is not None
-    with Chromium(executable) as browser:
-        browser.screen(1200)
-        yield browser
-    assert browser.problems == []
-
-
-@pytest.fixture
 def alarmed(tmp_path: Path) -> Iterator[httpx.Client]:
     """A service whose model was sure and wrong a hundred times."""
     open_models(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))

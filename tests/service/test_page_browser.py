@@ -30,25 +30,6 @@ REFRESH = "document.dispatchEvent(new Event('visibilitychange'))"
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Chromium]:
-    executable = chromium.find()
-    assert executable is not None
-    with Chromium(executable) as tab:
-        yield tab
-
-
-@pytest.fixture
-def tab(browser: Chromium) -> Iterator[Chromium]:
-    """A desktop with script, on which nothing may go wrong unseen."""
-    browser.open("about:blank")  # what the page before had still under way is not this test's problem
-    browser.screen(1200)
-    browser.call("Emulation.setScriptExecutionDisabled", value=False)
-    browser.problems.clear()
-    yield browser
-    assert browser.problems == []
-
-
-@pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A service with 60 answers, 40 of them with labels. Tests add answers."""
     folder = tmp_path_factory.mktemp("page")
