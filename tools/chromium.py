@@ -35,7 +35,8 @@ class Chromium:
         self.problems: list[str] = []
         """Warnings and errors on the console, and uncaught exceptions."""
         self._executable, self._number, self._buffer = executable, 0, b""
-        self._events: list[dict[str, Any]] = []
+        self._loaded = set[str]()
+        """Loaders whose page has fired its load event since the last call of `open`."""
         self._session: str | None = None
 
     def __enter__(self) -> Self:
@@ -59,6 +60,7 @@ class Chromium:
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
+        self.call("Page.setLifecycleEventsEnabled", enabled=True)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -95,19 +97,14 @@ class Chromium:
             self._note(found)
 
     def open(self, url: str) -> None:
-        """Open a URL and wait until the page is loaded."""
-        self._events.clear()
-        failed = self.call("Page.navigate", url=url).get("errorText")
-        if failed:
-            raise ChromiumError(f"{url}: {failed}")
-        self.loaded()
-
-    def loaded(self) -> None:
-        """Wait for the page's load event since the last call of `open`."""
+        """Open a URL and wait until the page is loaded. A click's page may still load; its event does not count."""
+        self._loaded.clear()
+        found = self.call("Page.navigate", url=url)
+        if "errorText" in found:
+            raise ChromiumError(f"{url}: {found['errorText']}")
         deadline = time.monotonic() + SECONDS
-        while not any(e["method"] == "Page.loadEventFired" for e in self._events):
+        while found.get("loaderId") not in (None, *self._loaded):  # none: only the part after the # changed
             self._note(self._receive(deadline, "loading"))
-        self._events.clear()
 
     def run(self, script: str) -> Any:
         """Return the value of a JavaScript expression in the page. A promise is awaited."""
@@ -173,5 +170,5 @@ class Chromium:
         elif method == "Log.entryAdded" and details["entry"]["level"] in ("error", "warning"):
             entry = details["entry"]
             self.problems.append(f"{entry['text']} {entry.get('url', '')}")
-        elif method == "Page.loadEventFired":
-            self._events.append(event)
+        elif method == "Page.lifecycleEvent" and details["name"] == "load":
+            self._loaded.add(details["loaderId"])

@@ -21,6 +21,7 @@ ALIASES = (
     "npt.ArrayLike",
     "NDArray",
     "npt.NDArray",
+    "GroupNames",
     "Labels",
     "Logits",
     "OptionValue",
