@@ -144,6 +144,8 @@ def turn(server: Running, body: Path, seconds: float, connections: int = CONNECT
     before = seconds_of(server.pid)
     found = load.wrk(server.url(body.stem), body, connections, seconds)
     after = seconds_of(server.pid)
+    if gone := before.keys() - after.keys():
+        raise load.LoadError(f"{len(gone)} threads of {server.server} ended within a turn")
     if found.failed or not found.requests:
         raise load.LoadError(f"{server.server} failed {found.failed} of {found.requests} requests")
     spent = {key: 1e6 * (end - before.get(key, 0.0)) / found.requests for key, end in after.items()}

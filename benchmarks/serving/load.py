@@ -102,15 +102,23 @@ def process_group(
 
 @contextlib.contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """Give `pid` and its descendants no processor time during the block."""
+    """Give `pid` and its descendants no processor time during the block.
+
+    A parent is stopped before its children and goes on after them. uvicorn's parent asks its workers every half second
+    whether they live, and replaces one that is silent for 5 seconds: a new worker that started within the next turn
+    was counted as the price of two workers.
+    """
     members = _tree(pid)
+    parents_first = sorted(members, key=lambda member: member.pid != pid)
     try:
-        for member in members:
+        for member in parents_first:
             member.suspend()
         yield
     finally:
-        for member in members:
+        for member in reversed(parents_first):
             with contextlib.suppress(psutil.NoSuchProcess):
+                if member.pid == pid and len(members) > 1:
+                    time.sleep(0.3)  # the workers answer their parent's question
                 member.resume()
 
 

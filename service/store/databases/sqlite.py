@@ -82,6 +82,8 @@ class SqliteDatabase(Database):
         self._closed = False
         self._file = _identity(path)
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._ends = False
+        """Whether the writer's thread ends after the current group."""
         self._thread = threading.Thread(target=self._write_groups, name="store-writer", daemon=True)
         self._thread.start()
         self._reading = ThreadPoolExecutor(1, "store-reader")
@@ -169,23 +171,26 @@ class SqliteDatabase(Database):
     # Methods that run in the writer thread.
 
     def _write_groups(self) -> None:
-        while (job := self._jobs.get()) is not None:
+        while not self._ends and (job := self._jobs.get()) is not None:
             group = [job]
-            with contextlib.suppress(queue.Empty):
-                while len(group) < GROUP and (job := self._jobs.get_nowait()) is not None:
-                    group.append(job)
             outcomes = self._commit(group)
             with contextlib.suppress(RuntimeError):  # the event loop of a caller that did not wait may be closed
                 group[0].loop.call_soon_threadsafe(_resolve, group, outcomes)
-            if job is None:
-                break
 
     def _commit(self, group: list[_Job]) -> list[Any]:
-        """Commit a group in one transaction. A job that raises is undone alone; a database error fails the group."""
+        """Commit a group in one transaction. A job that raises is undone alone; a database error fails the group.
+
+        The queued jobs join the group once the transaction has begun. So they include those that came while another
+        process held the write lock. With two workers this saves commits, and each commit of the other process makes
+        this one read its pages again.
+        """
         db = self._writer
         try:
-            self._check_file()
-            _insist(db, "BEGIN IMMEDIATE")
+            try:
+                self._check_file()
+                _insist(db, "BEGIN IMMEDIATE")
+            finally:
+                self._join(group)
             outcomes = [self._attempt(db, job) for job in group]
             db.execute("COMMIT")
         except Exception as error:
@@ -193,6 +198,15 @@ class SqliteDatabase(Database):
                 db.execute("ROLLBACK")
             return [error if isinstance(error, StoreError) else failure(self._path, "written", error)] * len(group)
         return outcomes
+
+    def _join(self, group: list[_Job]) -> None:
+        """Add the queued jobs to a group."""
+        with contextlib.suppress(queue.Empty):
+            while len(group) < GROUP:
+                if (job := self._jobs.get_nowait()) is None:
+                    self._ends = True
+                    return
+                group.append(job)
 
     def _attempt(self, db: sqlite3.Connection, job: _Job) -> Any:
         db.execute("SAVEPOINT job")
