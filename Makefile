@@ -19,8 +19,9 @@ help: ## list the targets
 setup: $(VENV)/.installed ## create .venv with everything the project needs
 
 # A python3.N may be on the PATH and yet not start (version managers leave such shims): each is tried.
-# pip compiles 24,000 files on one processor, some 100 s; here all processors compile them. Left out are the packages' own tests
-# and transformers' models, an eighth of all code: what is imported of them is compiled then.
+# pip compiles 24,000 files on one processor, some 100 s; here all processors compile them. Left out is a third of all
+# code, of which little is imported: the packages' own tests, parts of large packages, and tools. It is compiled when it is imported.
+SELDOM := transformers|timm/models|torch/_inductor|torch/testing|sympy/physics|pygments/lexers|moto|mypyc?|debugpy|apprise|celery|redis|asyncssh|IPython
 $(VENV)/.installed: pyproject.toml docker/constraints.txt
 	@set -e; python=; \
 	for candidate in $(or $(PYTHON),python3.11 python3.12 python3.13 python3); do \
@@ -37,7 +38,7 @@ $(VENV)/.installed: pyproject.toml docker/constraints.txt
 	else echo "About 0.6 GB will be downloaded (several GB where your package index has only the CUDA build of torch)."; fi; \
 	$$python -m venv $(VENV); \
 	$(BIN)/python -m pip install --disable-pip-version-check --no-compile -c docker/constraints.txt -e '.[dev]'; \
-	(cd $(VENV)/lib && $(BIN)/python -m compileall -qq -j 0 -x '/(tests?|transformers/models)/' .) || :; \
+	(cd $(VENV)/lib && $(BIN)/python -m compileall -qq -j 0 -x '/(tests?|$(SELDOM))/' .) || :; \
 	touch $@
 
 # python -m: the code of this folder, whatever VENV has installed.

@@ -95,36 +95,31 @@ def published(artifacts: dict[str, Any]) -> Path:
     return Path(artifacts["bundle"].split("`")[1])
 
 
-def test_a_queued_run_takes_what_is_there_when_it_starts(prefect: Prefect) -> None:
-    """And its log says when somebody asked for it."""
+def test_queued_runs_take_what_is_there_when_they_start_and_go_side_by_side(prefect: Prefect) -> None:
+    """And their logs say when somebody asked for them."""
     params, code = prefect.home / "params.yaml", prefect.home / "pipeline" / "new.py"
     before = params.read_text()
     prefect.patch("work_pools/gpu", {"is_paused": True})
     try:
-        queued = prefect.submit(epochs=1, publish="never")
+        both = [prefect.submit(epochs=1), prefect.submit(epochs=1, seed=4)]
         params.write_text(before.replace("seed: 0\n  device", "seed: 77\n  device"))
         code.write_text("NEW = 1\n")
         prefect.patch("work_pools/gpu", {"is_paused": False})
-        record = prefect.completed(queued)
+        wait_for(lambda: len(list((prefect.home / ".runs").glob("*.json"))) == 2, PATIENCE, lambda: "not side by side")
+        records = [prefect.completed(flow_run) for flow_run in both]
     finally:
         prefect.patch("work_pools/gpu", {"is_paused": False})
         params.write_text(before)
         code.unlink(missing_ok=True)
-    asked = datetime.fromisoformat(record["created"])
-    assert f"requested at {asked:%Y-%m-%d %H:%M:%S} UTC; uses the current code, params.yaml and data" in (
-        log := prefect.logs(queued)
-    )
-    assert "with uncommitted changes and 1 new files" in log
-    made = experiments(prefect.home)[train.experiment_name(record["name"], queued)]
-    assert made["params"]["params.yaml"]["data"]["training"]["seed"] == 77
+    made = experiments(prefect.home)
+    for flow_run, record, seed in zip(both, records, (77, 4), strict=True):
+        asked, log = datetime.fromisoformat(record["created"]), prefect.logs(flow_run)
+        assert f"requested at {asked:%Y-%m-%d %H:%M:%S} UTC; uses the current code, params.yaml and data" in log
+        assert "with uncommitted changes and 1 new files" in log
+        params_of = made[train.experiment_name(record["name"], flow_run)]["params"]["params.yaml"]["data"]
+        assert params_of["training"]["seed"] == seed
 
-
-def test_two_runs_side_by_side(prefect: Prefect) -> None:
-    both = [prefect.submit(epochs=2, seed=seed) for seed in (3, 4)]
-    wait_for(lambda: len(list((prefect.home / ".runs").glob("*.json"))) == 2, PATIENCE, lambda: "not side by side")
-    names = {train.experiment_name(prefect.completed(run)["name"], run) for run in both}
-    assert names <= set(experiments(prefect.home))
-    shown = [prefect.artifacts(run) for run in both]
+    shown = [prefect.artifacts(flow_run) for flow_run in both]
     assert len({published(artifacts) for artifacts in shown}) == 2
     standings = [artifacts["bundle"].split("\n")[2] for artifacts in shown]
     assert sum(" is the shadow of " in words for words in standings) >= 1, "what answers goes on answering"

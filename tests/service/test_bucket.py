@@ -107,6 +107,6 @@ def test_no_bucket_and_no_cache(service: Service, store: Store, bundles: tuple[P
 
 @pytest.mark.full
 def test_faults_under_load(service: Service, store: Store, bundles: tuple[Path, Path], tmp_path: Path) -> None:
-    ledger = Ledger(0, len(CLASSES), SHAPE)
+    ledger = Ledger(0, len(CLASSES), SHAPE, pause=0.02)
     done = buckets.interrupt(service, ledger, store, bundles, tmp_path / "publisher", 1)
     assert set(done.values()) == {1} and ledger.labels

@@ -121,12 +121,12 @@ def test_disk_full_by_a_full_file_system(models: Path, tmp_path: Path, ledger: L
 
 @pytest.mark.full
 @pytest.mark.parametrize("store_url", STORES, indirect=True)
-def test_clock_jumps(models: Path, tmp_path: Path, store_url: str | None, ledger: Ledger) -> None:
+def test_clock_jumps(models: Path, tmp_path: Path, store_url: str | None, bystander: Ledger) -> None:
     wall = clock.Clock(tmp_path)
     with Service(tmp_path, models, store=store_url, environment=wall.environment) as service:
-        done = clock.jump(service, ledger, wall, len(clock.JUMPS))
+        done = clock.jump(service, bystander, wall, len(clock.JUMPS))
     assert done == {"jumps": len(clock.JUMPS), "seen": len(clock.JUMPS), "restarts": len(clock.JUMPS) // 3}
-    assert ledger.counts["settled"] == len(clock.JUMPS) and len(ledger.labels) > 200
+    assert bystander.counts["settled"] == len(clock.JUMPS) and len(bystander.labels) > 200
 
 
 @pytest.mark.full
@@ -151,7 +151,7 @@ def test_a_damaged_new_version_leaves_the_old_one_serving(service: Service) -> N
     assert requests > 10
 
 
-@pytest.mark.parametrize("count", [150, pytest.param(10_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [150, pytest.param(4_000, marks=pytest.mark.full)])
 def test_hostile_bodies(running: Service, count: int) -> None:
     outcome = hostile.attack(running, count, SHAPE)
     assert outcome.server_errors == [] and outcome.odd_errors == []
@@ -243,7 +243,7 @@ def test_killed_publishers(service: Service, bystander: Ledger, variants: publis
 
 @pytest.mark.full
 @pytest.mark.parametrize("store_url", ["postgresql"], indirect=True)
-def test_two_replicas_whose_clocks_disagree(models: Path, tmp_path: Path, store_url: str, ledger: Ledger) -> None:
+def test_two_replicas_whose_clocks_disagree(models: Path, tmp_path: Path, store_url: str, bystander: Ledger) -> None:
     folders = tmp_path / "one", tmp_path / "other"
     for folder in folders:
         folder.mkdir()
@@ -253,7 +253,7 @@ def test_two_replicas_whose_clocks_disagree(models: Path, tmp_path: Path, store_
         Service(folders[0], models, *hook.options, store=store_url, environment=one.environment) as first,
         Service(folders[1], models, *hook.options, store=store_url, environment=other.environment) as second,
     ):
-        done = apart.run_apart((first, second), (one, other), ledger, hook, 2)
+        done = apart.run_apart((first, second), (one, other), bystander, hook, 2)
     assert done["labelled_elsewhere"] > 50 and done["hours"] >= 3 and done["webhook_calls"] == 1
 
 

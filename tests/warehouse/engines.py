@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import itertools
 import os
 import shutil
 import tempfile
@@ -28,16 +31,15 @@ class Database(ABC):
     """A database that tables are written to, and that `--engine` opens."""
 
     address: str
+    _numbers = itertools.count(1)  # of every database: those of ClickHouse share one folder
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="trueodds-engine-"))
-        self._count = 0
         self._connections: list[Any] = []
 
     def write(self, table: pa.Table) -> str:
         """Write a table, and return its name."""
-        self._count += 1
-        name = f"answers_{self._count}"
+        name = f"answers_{next(self._numbers)}"
         self._write(name, table)
         return name
 
@@ -121,6 +123,14 @@ class Postgres(Database):
         super().close()
 
 
+@functools.cache
+def chdb_folder() -> Path:
+    """Return the folder of this process's chDB, which opens no second one while any connection to the first is left."""
+    folder = Path(tempfile.mkdtemp(prefix="trueodds-chdb-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 class ClickHouse(Database):
     """ClickHouse in this process, by chDB."""
 
@@ -128,7 +138,7 @@ class ClickHouse(Database):
         for package in ("chdb", "clickhouse_connect"):
             pytest.importorskip(package, reason=f"{package} is not installed (trueodds[engines])")
         super().__init__()
-        self.address = f"chdb://{self.folder}/data"
+        self.address = f"chdb://{chdb_folder()}/data"
         import clickhouse_connect
 
         self.client = clickhouse_connect.get_client(dsn=self.address)
