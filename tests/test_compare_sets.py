@@ -17,6 +17,7 @@ from trueodds.calibrators import conformal
 from trueodds.errors import ConfigError
 from trueodds.metrics import softmax
 from trueodds.metrics.intervals.binomial import binomial_interval
+from trueodds.texts import short
 
 
 def run(*words: object) -> int:
@@ -100,9 +101,11 @@ def test_tables_without_sets_and_bad_levels_are_refused(tmp_path: Path, capsys: 
     assert "--set-level is 1.5; allowed is (0, 1)" in refused(old, new, "--set-level", 1.5)
     assert "--set-rows 500 without --set-level" in refused(old, new, "--set-rows", 500)
     assert "--set-rows is 0; allowed are whole numbers from 1" in refused(old, new, "--set-level", 0.9, "--set-rows", 0)
-    for text in ("many", "5.5", "1,2,3", "500,", "-5"):
+    for text in ("many", "5.5", "1,2,3", "500,", "-5", "1" * 5000):
         said = refused(old, new, "--set-level", 0.9, f"--set-rows={text}")
-        assert f"--set-rows is {text!r}, and there are 2 tables; allowed is a whole number" in said
+        assert f"--set-rows is {short(text)}, and there are 2 tables; allowed is a whole number" in said
+    said = refused(old, new, "--set-level", 0.9, "--set-rows", 10**400)
+    assert "--set-rows is 1000" in said and "allowed are whole numbers from 1 to 2^53 - 1" in said
     rows = list(csv.reader(old.read_text().splitlines()))
     plain = tmp_path / "plain.csv"
     plain.write_text("\n".join(",".join(row[:-1]) for row in rows) + "\n")
@@ -130,6 +133,9 @@ def test_the_coverage_is_tested_against_the_floor_of_its_calibration_rows(
     assert "calibration rows" in printed and "To test each model's coverage" not in printed
     assert run(*paths, "--set-level", 0.9, "--set-rows", 500) == 0
     assert "calibration rows" in capsys.readouterr().out
+    assert run(*paths, "--set-level", 0.9, "--set-rows", "500,8") == 0
+    few = "A threshold of level 0.9 needs at least 9 calibration rows, and these sets have 8."
+    assert few in (printed := capsys.readouterr().out) and "these sets have 500" not in printed
     assert run(*paths, "--set-level", 0.9) == 0
     assert "give the number of rows that chose its thresholds (--set-rows" in capsys.readouterr().out
 
@@ -184,6 +190,7 @@ def test_sets_that_cannot_be_compared_say_which_row() -> None:
         ({"sets": {"a": sets["a"]}, **one}, "sets has none of 'b'; give those of every model"),
         ({"sets": sets | {"c": sets["a"]}, **one}, "sets has 'c'; the models are 'a', 'b'"),
         ({"sets": sets, **one, "set_rows": {"a": 5}}, "set_rows has none of 'b'"),
+        ({"sets": sets, **one, "set_rows": 10**5000}, "set_rows of 'a' is an int with too many digits to show"),
         ({"sets": sets, **one, "set_rows": 0.5}, "set_rows of 'a' is 0.5; allowed are whole numbers from 1"),
         (
             {"sets": sets | {"b": sets["b"][:3]}, **one},

@@ -43,6 +43,12 @@ def test_all_else_is_what_dvc_reads(value: str) -> None:
     assert repr(read_yaml(f"a: {value}")) == repr(theirs)
 
 
+def test_a_number_that_python_does_not_convert_is_refused_by_its_line(tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text(f"training:\n  epochs: {'1' * 5000}\n")
+    with pytest.raises(ConfigError, match=r"params\.yaml is not valid YAML: line 2: '1+\.\.\.1+' has 5,000 digits"):
+        config.load(tmp_path / "params.yaml")
+
+
 def test_every_door_refuses(tmp_path: Path) -> None:
     file = tmp_path / "params.yaml"
     file.write_text("training:\n  epochs: 010\n")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from pipeline.config import Evaluation
 from tests import reference
@@ -65,7 +66,7 @@ def test_a_net_without_errors_and_one_that_says_nothing_are_finite() -> None:
 
 
 def test_an_improvement_equals_the_slow_twin() -> None:
-    logits, labels = rows(50)
+    logits, labels = rows(400)
     before, after = softmax(3 * logits), softmax(logits)
     found = post_hoc_improvement(before, after, labels, level=0.9)
     expected = reference.post_hoc_improvement(before.tolist(), after.tolist(), labels.tolist(), 0.9)
@@ -95,6 +96,27 @@ def test_its_interval_covers() -> None:
         one = post_hoc_improvement(softmax(2 * logits), softmax(logits), labels)["brier"]
         inside += one.lower <= whole["brier"].value <= one.upper
     assert 180 <= inside <= 199
+
+
+def test_its_interval_covers_where_errors_are_rare() -> None:
+    """One answer in 100 is wrong. Student's limits lack it in samples where no answer is."""
+    sharp, dull, truth = np.array([0.9999, 0.0001]), np.array([0.99, 0.01]), np.array([0.99, 0.01])
+    mean = {"nll": float(truth @ np.log(dull / sharp))}
+    mean["brier"] = float(sum(p * (((sharp - e) ** 2).sum() - ((dull - e) ** 2).sum()) for p, e in zip(truth, np.eye(2))))
+    inside, students = dict.fromkeys(mean, 0), 0
+    for seed in range(100):
+        labels = (np.random.default_rng(seed).random(150) < 0.01).astype(int)
+        before, after = np.tile(sharp, (150, 1)), np.tile(dull, (150, 1))
+        found = post_hoc_improvement(before, after, labels)
+        for name, value in mean.items():
+            inside[name] += found[name].lower <= value <= found[name].upper
+        students += _student_contains(np.log(after / before)[np.arange(150), labels], mean["nll"])
+    assert students < 90 <= min(inside.values())
+
+
+def _student_contains(difference_N: Array, mean: float) -> bool:
+    half = stats.t.ppf(0.975, len(difference_N) - 1) * difference_N.std(ddof=1) / math.sqrt(len(difference_N))
+    return bool(abs(difference_N.mean() - mean) <= half)
 
 
 def test_both_stand_among_the_figures() -> None:

@@ -199,6 +199,7 @@ def test_what_lacks_for_coverage(tmp_path: Path) -> None:
         (["--set-level", "90"], "--set-level is 90.0; allowed is (0, 1)"),
         (["--set-rows", "50"], "--set-rows 50 without --set-level"),
         (["--set-level", "0.9", "--set-rows", "0"], "--set-rows is 0; allowed are whole numbers from 1"),
+        (["--set-level", "0.9", "--set-rows", "9" * 400], "allowed are whole numbers from 1 to 2^53 - 1"),
         (["--set-level", "0.9", "--engine", "duckdb"], "--set-level needs the rows"),
         (["--set-level", "0.9", "--multi-label"], "leave out --multi-label"),
     ],

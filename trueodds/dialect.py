@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from trueodds.texts import LONG, short
+
 _DIFFER = {
     r"[-+]?0[0-9_]+": "a number in base 8 to one reader and in base 10 to another; write it without the leading zero",
     r"[-+]?0o[0-7_]+": "a number to one reader and text to another; write it in base 10",
@@ -23,6 +25,9 @@ _DIFFER = {
     r"yes|Yes|YES|no|No|NO": "true or false to one reader and text to another; write true or false",
     r"on|On|ON|off|Off|OFF": "true or false to one reader and text to another; write true or false",
 }
+
+
+_INT = "tag:yaml.org,2002:int"
 
 
 class DialectError(yaml.YAMLError):
@@ -50,6 +55,9 @@ class _Loader(yaml.SafeLoader):
         if isinstance(node, yaml.ScalarNode) and node.style is None and (words := difference(node.value)):
             where = f"line {node.start_mark.line + 1}: {node.value}"
             raise DialectError(f"{where} is {words}, or '{node.value}', in quotes, for text")
+        if isinstance(node, yaml.ScalarNode) and node.tag == _INT and len(node.value) >= LONG:
+            where = f"line {node.start_mark.line + 1}: {short(node.value)}"
+            raise DialectError(f"{where} has {len(node.value):,} digits; allowed are numbers of fewer than {LONG:,}")
         return node
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:

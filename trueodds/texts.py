@@ -6,6 +6,7 @@ import re
 import reprlib
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +17,8 @@ _UNFIT = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u20
 
 They break a line, control a terminal, or make a record look different from its content.
 """
+LONG = 1000
+"""Characters from which a whole number is not converted: Python refuses texts of more than 4,300 digits."""
 _WHOLE = re.compile(r"[+-]?\d+(?:\.0*)?")
 LONGEST = 1024
 """Largest number of characters of a text that is matched loosely. A longer text must equal a name exactly."""
@@ -97,7 +100,11 @@ def without_point(text: str) -> str:
         >>> without_point("-1.0"), without_point("1.5"), without_point("cat")
         ('-1', '1.5', 'cat')
     """
-    return str(int(text.partition(".")[0])) if is_whole_number(text) else text
+    if not is_whole_number(text):
+        return text
+    whole = text.partition(".")[0]
+    # int refuses a text of more than 4,300 digits
+    return str(int(whole)) if len(whole) < LONG else f"{Decimal(whole) or Decimal():f}"
 
 
 def with_article(noun: str) -> str:
@@ -114,7 +121,10 @@ def short(value: Any) -> str:
     """
     if isinstance(value, dict):  # reprlib sorts every key first
         return f"an object with {plural(len(value), 'key')}"
-    text = reprlib.repr(value)
+    try:
+        text = reprlib.repr(value)
+    except ValueError:  # Python prints no int of more than 4,300 digits
+        return f"{with_article(type(value).__name__)} with too many digits to show"
     return text if len(text) <= 60 else text[:57] + "..."
 
 

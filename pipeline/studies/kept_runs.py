@@ -43,6 +43,7 @@ KEY, SETTINGS_KEY, EXPONENTS, NOTES = "key", "settings_key", "exponents", "val_n
 """Entries that a kept record has beside those of RUN."""
 ARRAYS = frozenset({"record", "epochs", *(f"{split}_{part}" for split in SPLITS for part in ("logits", "labels"))})
 """Names of the arrays of a file. Rows with groups have them in further arrays."""
+CURE = "restore the file, or remove it to run its run again"
 Arrays = dict[str, npt.NDArray[Any]]
 
 
@@ -161,7 +162,7 @@ class KeptRuns:
         with tempfile.TemporaryDirectory(prefix=".aside-", dir=folder.parent) as aside:
             whole = Path(aside) / "run"
             whole.mkdir()
-            splits = {split: _part(arrays, split, record[EXPONENTS][split]) for split in SPLITS}
+            splits = _splits(path, record, arrays)
             logits.write(whole / LOGITS, splits, record[NOTES])
             write_text(whole / EPOCHS, _to_text(arrays["epochs"]))
             if (made_here / EPOCH_ROWS).is_file() and read_json(made_here / RUN).items() <= record.items():
@@ -205,16 +206,18 @@ def _read(path: Path) -> tuple[dict[str, Any], Arrays]:
     Raises:
         StudyError: The file is damaged, has been renamed, or is no kept run of this version of TrueOdds.
     """
-    cure = "restore the file, or remove it to run its run again"
     try:
         arrays = read_npz(path)
     except FileError:
-        raise StudyError(f"{path} is damaged; {cure}") from None
+        raise StudyError(f"{path} is damaged; {CURE}") from None
     if missing := ARRAYS - arrays.keys():
-        raise StudyError(f"{path} is no kept run: it has no array {quotes(sorted(missing))}; {cure}")
-    record: dict[str, Any] = json.loads(_to_text(arrays["record"]))
+        raise StudyError(f"{path} is no kept run: it has no array {quotes(sorted(missing))}; {CURE}")
+    try:
+        record: dict[str, Any] = dict(json.loads(_to_text(arrays["record"])))
+    except (ValueError, TypeError) as error:
+        raise StudyError(f"{path} is damaged: its record is no JSON object ({error}); {CURE}") from None
     if gone := [name for name in (KEY, SETTINGS_KEY, EXPONENTS, NOTES) if name not in record]:
-        raise StudyError(f"{path} is of another version of TrueOdds: its record has no {quotes(gone)}; {cure}")
+        raise StudyError(f"{path} is of another version of TrueOdds: its record has no {quotes(gone)}; {CURE}")
     if record[KEY] != path.stem:
         raise StudyError(f"{path} holds the run {record[KEY]}; name the file {record[KEY]}.npz")
     return record, arrays
@@ -251,6 +254,18 @@ def unpack(planes: npt.NDArray[np.uint8], exponent: int, classes: int) -> npt.ND
     """Return the logits (N, C) of `pack`, as float32."""
     steps = np.ascontiguousarray(planes.T).view("<i4").reshape(-1, classes)
     return (steps * 2.0**-exponent).astype(np.float32)
+
+
+def _splits(path: Path, record: Mapping[str, Any], arrays: Arrays) -> dict[str, Logits]:
+    """Return the splits of a kept run.
+
+    Raises:
+        StudyError: Their arrays do not fit together.
+    """
+    try:
+        return {split: _part(arrays, split, record[EXPONENTS][split]) for split in SPLITS}
+    except (ValueError, TypeError, KeyError, ZeroDivisionError) as error:
+        raise StudyError(f"{path} is damaged: its arrays do not fit together ({error}); {CURE}") from None
 
 
 def _part(arrays: Arrays, split: str, exponent: int) -> Logits:

@@ -27,7 +27,9 @@ from trueodds.texts import plural, short
 
 router = APIRouter()
 _STORE = "no model has been served yet, or the store is not writable"
-Labels = Annotated[int, BeforeValidator(lambda value: int(value) if isinstance(value, str) else value)]
+Labels = Annotated[
+    int, BeforeValidator(lambda value: int(value) if isinstance(value, str) and 0 < len(value) < 20 else value)
+]
 """Whole number, in a form as a text."""
 
 

@@ -204,7 +204,7 @@ async def _parts(request: Request) -> tuple[bytes, bytes]:
     body = await json_body.read(request)
     if length is None:
         return body, b""
-    if not length.isdecimal() or int(length) > len(body):
+    if not (length.isdecimal() and len(length) < 20 and int(length) <= len(body)):
         message = f"Inference-Header-Content-Length is {short(length)}; the body has {len(body):,} bytes"
         raise ServiceError(400, "invalid_header", message)
     return body[: int(length)], body[int(length) :]

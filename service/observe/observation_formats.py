@@ -25,6 +25,7 @@ from service.observe.observation import (
 )
 from service.predict.options import check_tag
 from trueodds.bundle import ActAlone
+from trueodds.calibrators.conformal import MOST_ROWS
 from trueodds.errors import ConfigError
 from trueodds.inputs.sources import ConfidenceSource
 from trueodds.sums.rounding import Resolution
@@ -109,8 +110,9 @@ def sets_of(level: Any, rows: Any) -> dict[str, Any]:
     """
     if level is not None and not (type(level) is float and 0 < level < 1):
         raise ServiceError(422, "invalid_parameter", f"set_level is {short(level)}; allowed is (0, 1), such as 0.9")
-    if rows is not None and not (type(rows) is int and 1 <= rows < 2**53):
-        raise ServiceError(422, "invalid_parameter", f"set_rows is {short(rows)}; allowed are whole numbers from 1")
+    if rows is not None and not (type(rows) is int and 1 <= rows <= MOST_ROWS):
+        message = f"set_rows is {short(rows)}; allowed are whole numbers from 1 to 2^53 - 1"
+        raise ServiceError(422, "invalid_parameter", message)
     if rows is not None and level is None:
         raise ServiceError(422, "invalid_parameter", "set_rows is given without set_level; give both, or set_level")
     return {"set_level": level, "set_rows": rows}

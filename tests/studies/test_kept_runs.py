@@ -175,6 +175,30 @@ def test_files_of_other_programs_and_versions_are_refused(kept: KeptRuns, worksp
             places(KeptRuns(kept.folder, commits), workspace, seed=[seed])
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("val_groups", np.zeros(3, int)),
+        ("test_groups", np.array([7] * 300)),
+        ("val_labels", np.zeros(0, int)),
+        ("val_logits", np.zeros((4, 7), np.uint8)),
+        ("record", np.frombuffer(b"[1", np.uint8)),
+        ("record", np.frombuffer(b"3", np.uint8)),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(kept: KeptRuns, workspace: Path, name: str, value: Any) -> None:
+    (place,) = runs.places(workspace, expand(study(seed=[0]), ROOT / "params.yaml"))
+    make(workspace, place)
+    tags = np.array(["day", "night", None] * 100, dtype=object)
+    parts = {split: Logits(of.logits_NC, of.labels_N, tags) for split, of in zip(SPLITS, place.logits(), strict=True)}
+    logits.write(place.folder / runs.LOGITS, parts)
+    file = kept.keep(place)
+    assert file is not None
+    write_npz(file, {**read_npz(file), name: value})
+    with pytest.raises(StudyError, match=f"{file.name} is damaged: .*; restore the file, or remove it"):
+        places(kept, workspace / "other", seed=[0])
+
+
 def test_a_run_that_cannot_be_kept_stops_no_other(kept: KeptRuns, workspace: Path) -> None:
     def huge(home: Path, place: Place) -> None:
         make(home, place)

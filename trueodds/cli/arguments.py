@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 
 from trueodds.replay.kinds import seconds
+from trueodds.texts import LONG, short
 
 
 def number(low: float, high: float, words: str) -> Callable[[str], float]:
@@ -28,8 +29,8 @@ def whole_number(low: int, high: int, words: str) -> Callable[[str], int]:
     """Return a parser of whole numbers within limits. `words` names the limits."""
 
     def read(text: str) -> int:
-        if not (text.isascii() and text.isdecimal() and low <= int(text) <= high):
-            raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed is {words}")
+        if not (text.isascii() and text.isdecimal() and len(text) < LONG and low <= int(text) <= high):
+            raise argparse.ArgumentTypeError(f"{short(text)} is not allowed; allowed is {words}")
         return int(text)
 
     return read

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from trueodds.cli import Subparsers
 from trueodds.cli.tables import OptionsError, add_form, check_bins_and_level, form_of, rule_of_sets
-from trueodds.texts import plural
+from trueodds.texts import LONG, plural, short
 
 if TYPE_CHECKING:
     from trueodds.calibrators.conformal import SetRule
@@ -94,8 +94,9 @@ def _rules_of_sets(arguments: argparse.Namespace) -> list[SetRule | None]:
     if text is None:
         return [rule_of_sets(arguments)] * len(tables)
     counts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() for part in counts) or len(counts) not in (1, len(tables)):
-        given = f"--set-rows is {text!r}, and there are {plural(len(tables), 'table')}"
+    whole = all(part.isascii() and part.isdigit() and len(part) < LONG for part in counts)
+    if not whole or len(counts) not in (1, len(tables)):
+        given = f"--set-rows is {short(text)}, and there are {plural(len(tables), 'table')}"
         raise OptionsError(f"{given}; allowed is a whole number from 1, or one for each table, such as 500,800")
     rules = [rule_of_sets(argparse.Namespace(set_level=arguments.set_level, set_rows=int(part))) for part in counts]
     return rules * len(tables) if len(rules) == 1 else rules

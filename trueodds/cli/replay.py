@@ -2,7 +2,7 @@
 
 Rows (images, vectors or texts) are drawn with replacement and arrive at random times (Poisson). The true label of each
 follows after a random delay, or never. For a model of independent labels, y_test has a column for each label (0, 1 or
-NaN), and each truth is sent or not by itself. Every few seconds a line shows numbers of the service's report: accuracy
+NaN), and each truth is sent or not by itself. An .npz with groups_test has the tag of each row. Every few seconds a line shows numbers of the service's report: accuracy
 and ECE of all labels so far, the 95th percentile of a calibrated model's ECE ("by chance"), and the alarm with its
 evidence and its threshold. Ctrl-C ends the replay; labels that are due are still sent.
 """
@@ -20,7 +20,7 @@ from trueodds.processes.choices import SERVICE, URL
 from trueodds.processes.stopping import Stop
 from trueodds.replay import ReplayError
 from trueodds.replay.kinds import BIASES, GRAMMAR, KINDS, SPLITS
-from trueodds.texts import plural
+from trueodds.texts import LONG, plural, short
 
 EXAMPLE = "  trueodds replay --data artifacts/data/arrays.npz --rate 30 --delay 4s --labelled 0.6 --drift noise:0.3@40s"
 
@@ -84,7 +84,7 @@ def add_parser(commands: Subparsers) -> None:
     drift, bias = "kind and time of drift, see below; may be repeated", "labels that depend on the answer, see below"
     add("--drift", action="append", default=[], metavar="KIND:STRENGTH@TIME", help=drift)
     add("--bias", action="append", default=[], metavar="NAME:RATIO", help=bias)
-    add("--tag", action="append", default=[], help="tag of the rows; with several, each row gets one at random")
+    add("--tag", action="append", default=[], help="tag of the rows, instead of their own; one of several at random")
     add(
         "--seconds",
         type=seconds_of,
@@ -117,6 +117,6 @@ def _speed(text: str) -> float:
 
 
 def _seed(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed are whole numbers from 0 on")
+    if not (text.isdecimal() and len(text) < LONG):
+        raise argparse.ArgumentTypeError(f"{short(text)} is not allowed; allowed are whole numbers from 0 on")
     return int(text)

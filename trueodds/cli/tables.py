@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from trueodds.errors import UserError
 from trueodds.processes.choices import LABEL, TABLES
 from trueodds.sums.resolution_option import add_resolution, resolution_of
-from trueodds.texts import hide_password
+from trueodds.texts import hide_password, short
 
 if TYPE_CHECKING:
     from trueodds.calibrators.conformal import SetRule
@@ -137,15 +137,16 @@ def rule_of_sets(arguments: argparse.Namespace) -> SetRule | None:
     level, rows = arguments.set_level, arguments.set_rows
     if rows is not None and level is None:
         raise OptionsError(
-            f"--set-rows {rows} without --set-level: give the level of the sets, such as --set-level 0.9"
+            f"--set-rows {short(rows)} without --set-level: give the level of the sets, such as --set-level 0.9"
         )
     if level is None:
         return None
     if not 0 < level < 1:
         raise OptionsError(f"--set-level is {level!r}; allowed is (0, 1), such as 0.9")
-    if rows is not None and rows < 1:
-        raise OptionsError(f"--set-rows is {rows}; allowed are whole numbers from 1")
-    from trueodds.calibrators.conformal import SetRule
+    from trueodds.calibrators.conformal import MOST_ROWS, SetRule
+
+    if rows is not None and not 1 <= rows <= MOST_ROWS:
+        raise OptionsError(f"--set-rows is {short(rows)}; allowed are whole numbers from 1 to 2^53 - 1")
 
     return SetRule.of_level(level, rows or 0)
 

@@ -123,7 +123,7 @@ def plain(value: Any, what: str) -> Any:
         body = getattr(value, "content", None) or getattr(value, "body", None)  # httpx's and requests' requests
         if isinstance(body, str | bytes):
             return json.loads(body)
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # also of a whole number with more than 4,300 digits
         raise ConfigError(f"{what} is not JSON: {error}") from None
     raise ConfigError(f"{what} is {short(value)}; expected {_FORMS}")
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
 from trueodds.calibrators.temperature import Temperature
+from trueodds.evaluation.paired_differences import BRIER, NLL, RowScores, score_difference
 from trueodds.sums.inputs import Array, check_labels, softmax
-from trueodds.sums.losses import brier_of, nll_of
 from trueodds.sums.sums import CalibrationSums
 
 
@@ -51,25 +50,24 @@ def post_hoc_improvement(
 
     It is the mean over rows of the score before a calibrator minus the score after it. Proper scores count both what a
     calibrator corrects and what it makes worse. The difference is that of CalArena's public code, not divided by
-    anything. The interval is Student's, from the differences row by row. If it contains 0, the improvement is not
-    significant.
+    anything. The interval is that of `score_difference`, from the differences row by row: Student's, and where few rows
+    carry the variance also the wider one of Gaffke. If it contains 0, the improvement is not significant. If no row
+    differs, both limits are 0.
 
     References:
         Berta et al. 2026, CalArena, arXiv 2605.30188.
     """
     labels = check_labels(labels_N, *before_NC.shape)
-    scores = [_scores(p_NC, labels) for p_NC in (before_NC, after_NC)]
-    return {name: _mean(scores[0][name] - scores[1][name], level) for name in scores[0]}
+    before, after = (RowScores.of_probabilities(p_NC, labels) for p_NC in (before_NC, after_NC))
+    return {measure: _improvement(before, after, measure, level) for measure in (NLL, BRIER)}
 
 
-def _scores(p_NC: Array, labels_N: npt.NDArray[np.integer]) -> dict[str, Array]:
-    true_N = p_NC[np.arange(len(p_NC)), labels_N]
-    return {"nll": nll_of(true_N), "brier": brier_of(true_N, (p_NC**2).sum(axis=1))}
-
-
-def _mean(differences_N: Array, level: float) -> Improvement:
-    n, mean = len(differences_N), float(differences_N.mean())
-    if n < 2:
-        return Improvement(mean, -math.inf, math.inf)
-    half = float(scipy.special.stdtrit(n - 1, (1 + level) / 2) * differences_N.std(ddof=1)) / math.sqrt(n)
-    return Improvement(mean, mean - half, mean + half)
+def _improvement(before: RowScores, after: RowScores, measure: str, level: float) -> Improvement:
+    difference_N = before.nll_N - after.nll_N if measure == NLL else before.brier_N - after.brier_N
+    if not difference_N.any():
+        return Improvement(0.0, 0.0, 0.0)
+    if len(difference_N) < 2:
+        return Improvement(float(difference_N[0]), -math.inf, math.inf)
+    found = score_difference([(before, after)], measure, level)
+    assert found.lower is not None and found.upper is not None
+    return Improvement(found.mean, found.lower, found.upper)

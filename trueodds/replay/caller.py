@@ -124,7 +124,7 @@ class Caller:
             "instances": [instance(event.row) for event in events],
             "ids": [f"{self._run}-{event.number}" for event in events],
         }
-        if events[0].tag is not None:
+        if any(event.tag is not None for event in events):
             body["tags"] = [event.tag for event in events]
         more = {} if self._has_labels else {"top_k": "1"}
         answer = self._predicting.request("POST", "/predict", query=self._query | more, tree=body)

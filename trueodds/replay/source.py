@@ -12,16 +12,19 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds import files
-from trueodds.inputs import Input, InputError, InputKind, Inputs, Limits, columns
+from trueodds.inputs import Input, InputError, InputKind, Inputs, Limits, columns, row_groups
 from trueodds.inputs.image.formats import SUFFIXES
 from trueodds.inputs.text import labelled_texts
 from trueodds.processes.choices import LABEL
 from trueodds.replay import ReplayError
 from trueodds.replay.kinds import SPLITS
+from trueodds.sums.group_names import GroupNames
 from trueodds.sums.label_matrix import check_label_matrix
 from trueodds.texts import quotes
 
 KEPT_IMAGES = 4096
+TAGS = "groups_"
+"""Beginning of the names of the arrays of tags."""
 Row = Inputs | str
 """A row in the form of the model's input, or a text."""
 
@@ -54,6 +57,8 @@ class RowSource:
     """Standard deviation of each feature; None for images and texts."""
     truth_NL: npt.NDArray[np.float64] | None = None
     """Truths of independent labels: 0, 1, and NaN if not known. `labels_N` are then the numbers of the rows."""
+    tags_N: GroupNames | None = None
+    """Tag of each row, None for a row without one; None for rows without tags."""
 
     def __len__(self) -> int:
         return len(self.labels_N)
@@ -66,8 +71,8 @@ class RowSource:
 def read(path: Path, model: ModelSignature, split: str | None = None) -> RowSource:
     """Read the rows of a file or folder.
 
-    The path is an .npz with x_<split>, y_<split> and optionally class_names and feature_names, or a folder
-    <split>/<class>/*.png. `artifacts/data/arrays.npz`, which `dvc repro` writes, is one.
+    The path is an .npz with x_<split>, y_<split> and optionally class_names, feature_names and groups_<split> (the tag
+    of each row), or a folder <split>/<class>/*.png. `artifacts/data/arrays.npz`, which `dvc repro` writes, is one.
 
     y_<split> holds positions in class_names. Without class_names it holds the names of the model's classes if all of
     these are whole numbers, and otherwise their indices. A folder's images are scaled and cropped as by the service, to
@@ -118,7 +123,25 @@ def _npz(path: Path, model: ModelSignature, split: str | None) -> RowSource:
         if "tokenizer" not in arrays:
             raise ReplayError(f"{path} has no tokenizer; expected are the arrays of dvc repro, or texts")
         row = _texts_of_rows(model.input, rows, arrays["tokenizer"].tobytes()).__getitem__
-    return RowSource(f"{path} ({split})", row, labels_N.astype(np.int64), classes, model.input.noun, deviation_D)
+    tags_N = _tags(path, arrays, split, len(x))
+    return RowSource(
+        f"{path} ({split})", row, labels_N.astype(np.int64), classes, model.input.noun, deviation_D, tags_N=tags_N
+    )
+
+
+def _tags(path: Path, arrays: Mapping[str, npt.NDArray[Any]], split: str, rows: int) -> GroupNames | None:
+    """Return the tags of rows, which `dvc repro` writes as groups_<split>; None without this array.
+
+    Raises:
+        FileError: The array holds something else than one tag per row.
+    """
+    name = f"{TAGS}{split}"
+    if name not in arrays:
+        return None
+    tags_N = row_groups.of_arrays(path, arrays, name)
+    if len(tags_N) != rows:
+        raise ReplayError(f"{path}: {name} has {len(tags_N)} tags for {rows} rows of x_{split}; give one for each row")
+    return tags_N
 
 
 def _of_labels(path: Path, model: ModelSignature, split: str | None) -> RowSource:
@@ -153,7 +176,9 @@ def _of_labels(path: Path, model: ModelSignature, split: str | None) -> RowSourc
         row = _texts_of_rows(model.input, rows, arrays["tokenizer"].tobytes()).__getitem__
     deviation_D = _deviations(rows) if features else None
     places_N = np.arange(len(x), dtype=np.int64)
-    return RowSource(f"{path} ({x_name[2:] or 'rows'})", row, places_N, None, model.input.noun, deviation_D, truth_NL)
+    tags_N = _tags(path, arrays, x_name[2:], len(x))
+    name = f"{path} ({x_name[2:] or 'rows'})"
+    return RowSource(name, row, places_N, None, model.input.noun, deviation_D, truth_NL, tags_N)
 
 
 def _texts_of(path: Path, model: ModelSignature, split: str | None) -> RowSource:

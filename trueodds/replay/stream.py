@@ -78,7 +78,10 @@ class Event:
 
 @dataclass(frozen=True)
 class Stream:
-    """Poisson arrivals, `rate` per second, of rows drawn with replacement. Delays are exponential with mean `delay`."""
+    """Poisson arrivals, `rate` per second, of rows drawn with replacement. Delays are exponential with mean `delay`.
+
+    With `tags`, each row gets one of them at random. Without them, it has the tag of the source.
+    """
 
     source: RowSource
     rate: float
@@ -93,7 +96,7 @@ class Stream:
 
     def events(self) -> Iterator[Event]:
         """Yield events without end, in order of time. The same seed gives the same events, whatever the answers."""
-        draw, at, number = np.random.default_rng([self.seed, 0]), 0.0, 0
+        draw, at, number, own_N = np.random.default_rng([self.seed, 0]), 0.0, 0, self.source.tags_N
         while True:
             at_N = at + draw.exponential(1 / self.rate, CHUNK).cumsum()
             row_N = draw.integers(len(self.source), size=CHUNK)
@@ -107,7 +110,7 @@ class Stream:
                 if shuffle_N[n] < self.drift.strength("labels", at):
                     label = (label + int(other_N[n])) % self.classes
                 own = np.random.default_rng([self.seed, 1, number])
-                tag = self.tags[int(tag_N[n])] if self.tags else None
+                tag = self.tags[int(tag_N[n])] if self.tags else None if own_N is None else own_N[row]
                 inputs = self._drift(row, at, own)
                 yield Event(number, at, inputs, label, float(delay_N[n]), float(fate_N[n]), tag)
                 number += 1

@@ -24,7 +24,7 @@ LONGEST_MS = 3653 * DAY_MS
 """Longest window: ten years."""
 EXAMPLE = "fraud=45d:ok"
 
-_ENTRY = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=([0-9]+)([smhd])(?::([a-z]+))?")
+_ENTRY = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=([0-9]{1,100})([smhd])(?::([a-z]+))?")
 
 
 @dataclass(frozen=True)

@@ -28,13 +28,14 @@ from trueodds.calibrators.conformal.fitting import (
 from trueodds.calibrators.conformal.live_sets import LiveSets
 from trueodds.calibrators.conformal.measuring import MeasuredSets, measure
 from trueodds.calibrators.conformal.nonconformity import draws_of, scores_of
-from trueodds.calibrators.conformal.ranks import coverage_floor, rank_of
+from trueodds.calibrators.conformal.ranks import MOST_ROWS, coverage_floor, rank_of, too_few_words
 from trueodds.calibrators.conformal.rule import SetRule
 from trueodds.calibrators.conformal.sets import ConformalSets
 from trueodds.calibrators.conformal.settings import SetSettings
 from trueodds.processes.choices import SET_METHODS
 
 __all__ = [
+    "MOST_ROWS",
     "SET_METHODS",
     "ApartRows",
     "ConformalSets",
@@ -54,4 +55,5 @@ __all__ = [
     "rows_apart",
     "scores_of",
     "split_rows",
+    "too_few_words",
 ]

@@ -13,6 +13,10 @@ FLOOR_CHANCE = 0.05
 """Probability that a threshold's own coverage is below `coverage_floor`."""
 
 
+MOST_ROWS = 2**53 - 1
+"""Largest number of calibration rows that a caller may give. It is exact in float64 and in a store."""
+
+
 def rank_of(rows: int, level: float, confidence: float | None = None) -> int:
     """Compute which of the sorted calibration scores is the threshold: the k-th smallest, k = ceil((n + 1) level).
 
@@ -96,3 +100,13 @@ def fewest_rows(level: float) -> int:
     """
     exact = Fraction(repr(float(level)))
     return math.ceil(exact / (1 - exact))
+
+
+def too_few_words(rows: int, level: float) -> str:
+    """Say how many rows a threshold of this level needs, if a known number of rows is below it; else ""."""
+    if not 0 < rows < fewest_rows(level):
+        return ""
+    return (
+        f"A threshold of level {level:.6g} needs at least {fewest_rows(level):,} calibration rows, and these sets have"
+        f" {rows:,}. Sound sets of so few rows hold every class, so the test is of the level itself."
+    )

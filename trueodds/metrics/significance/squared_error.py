@@ -65,7 +65,7 @@ def squared_calibration_error(
     the confidences, because T has no normal limit for a calibrated model. Another is Student's, with the variance of
     the delete-one jackknife, which is too large on average (Efron and Stein 1981). If all confidences are 0 or 1, the
     third is that of the exact binomial limits of the share of wrong rows. If no bin has two rows, T is 0 whatever the
-    labels are, and the interval is [-1, 1]. The p-value is the share of drawn values that are as large. Its null, a
+    labels are, and the interval is [0, 1]. Limits are cut to [0, 1], which holds the estimand. The p-value is the share of drawn values that are as large. Its null, a
     calibrated model, needs no jackknife. So the p-value may be small although the interval contains 0.
 
     Args:
@@ -98,7 +98,8 @@ def squared_calibration_error(
     found = with_wider_interval(net.values_S, net.left_out_SN, null_R, level, (net,))
     assert found.lower is not None and found.upper is not None
     p_value = (1 + int((null_R >= found.mean - ROUNDING).sum())) / (1 + len(null_R))
-    return SquaredCalibrationError(found.mean, found.lower, found.upper, p_value)
+    lower, upper = (min(max(end, 0.0), 1.0) for end in (found.lower, found.upper))
+    return SquaredCalibrationError(found.mean, lower, upper, p_value)
 
 
 def squared_calibration_difference(
@@ -120,7 +121,7 @@ def squared_calibration_difference(
       se^2 = Var_s(T_one,s - T_other,s) / S + the jackknife's variance, with the degrees of freedom of Welch and
       Satterthwaite.
 
-    The p-value is the largest of theirs. With one seed the result is about two nets, not about two methods.
+    Limits are cut to [-1, 1], which holds the difference of two estimands. The p-value is the largest of theirs. With one seed the result is about two nets, not about two methods.
 
     Args:
         one: Confidences and correctness of each seed, a sequence of pairs of arrays of shape (N,).
@@ -195,8 +196,8 @@ def with_wider_interval(
     return Difference(
         found.mean,
         found.seeds,
-        found.mean - half,
-        found.mean + half,
+        max(found.mean - half, -1.0),
+        min(found.mean + half, 1.0),
         max(found.p_value, p_value),
         max(found.error, float(null_R.std())),
         found.freedom,

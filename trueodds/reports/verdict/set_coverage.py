@@ -7,7 +7,7 @@ from typing import Literal
 
 import scipy
 
-from trueodds.calibrators.conformal import LiveSets, SetRule
+from trueodds.calibrators.conformal import LiveSets, SetRule, too_few_words
 from trueodds.calibrators.conformal.live_sets import WeightedCounts
 from trueodds.metrics import binomial_interval, risk_sequence
 from trueodds.reports.schemas.sets import CoverageAlarm, LevelCoverage, SetGroup
@@ -153,6 +153,8 @@ def _floor_words(part: LevelCoverage) -> str:
             f"The number of calibration rows is not known, so {what}. Sound sets of few calibration rows can be below"
             " it, too."
         )
+    if few := too_few_words(part.calibration_rows, part.level):
+        return few
     return (
         f"Sound sets from {part.calibration_rows:,} calibration rows cover at least {part.floor:.2%} in 95% of"
         " calibrations."

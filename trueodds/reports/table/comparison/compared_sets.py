@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from trueodds.calibrators.conformal import SetRule
+from trueodds.calibrators.conformal import MOST_ROWS, SetRule, too_few_words
 from trueodds.errors import ConfigError, nearest
 from trueodds.evaluation.paired_differences import SET_COVERAGE, SET_SIZE, adjust_p_values
 from trueodds.metrics.intervals.binomial import binomial_interval
@@ -85,7 +85,9 @@ class SetComparison:
             ]
         sentences = [f"- {one.sentence}" for one in self.differences]
         title = f"Conformal sets of level {self.level:g}"
-        meaning = [MEANING, *([FLOOR] if known else []), *([NO_ROWS] if len(known) < len(self.models) else [])]
+        few = [too_few_words(one.calibration_rows or 0, self.level) for one in known]
+        without = [NO_ROWS] if len(known) < len(self.models) else []
+        meaning = [MEANING, *([FLOOR] if known else []), *dict.fromkeys(filter(None, few)), *without]
         table = align(rows, "<" + ">" * len(self.models))
         return "\n".join([title, *table, "", *sentences, "", " ".join(meaning)])
 
@@ -200,8 +202,8 @@ def _calibration_rows(name: str, rows: object) -> int:
     """Return the number of calibration rows; 0 if it is not known."""
     if rows is None:
         return 0
-    if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
-        raise ConfigError(f"set_rows of {name!r} is {rows!r}; allowed are whole numbers from 1")
+    if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or not 1 <= rows <= MOST_ROWS:
+        raise ConfigError(f"set_rows of {name!r} is {short(rows)}; allowed are whole numbers from 1 to 2^53 - 1")
     return int(rows)
 
 
