@@ -102,7 +102,7 @@ def test_its_interval_covers_where_errors_are_rare() -> None:
     """One answer in 100 is wrong. Student's limits lack it in samples where no answer is."""
     sharp, dull, truth = np.array([0.9999, 0.0001]), np.array([0.99, 0.01]), np.array([0.99, 0.01])
     mean = {"nll": float(truth @ np.log(dull / sharp))}
-    mean["brier"] = float(sum(p * (((sharp - e) ** 2).sum() - ((dull - e) ** 2).sum()) for p, e in zip(truth, np.eye(2))))
+    mean["brier"] = float(truth @ [((sharp - e) ** 2).sum() - ((dull - e) ** 2).sum() for e in np.eye(2)])
     inside, students = dict.fromkeys(mean, 0), 0
     for seed in range(100):
         labels = (np.random.default_rng(seed).random(150) < 0.01).astype(int)

@@ -291,14 +291,15 @@ def test_an_option_that_cannot_be_used_is_named(
 def test_rows_keep_their_tags_unless_others_are_given(tmp_path: Path) -> None:
     tags = np.array([("day", "night", "")[row % 3] for row in range(50)])
     arrays: dict[str, Any] = {"x_test": PIXELS, "y_test": np.arange(50) % 10}
-    places = {"groups_test": np.arange(50) % 3 - 1, "groups_test_names": np.array(["night", ""])}
-    for given, expected in (({"groups_test": tags}, tags), (places, np.array(["", "night", ""])[np.arange(50) % 3])):
-        np.savez(tmp_path / "a.npz", **arrays, **given)
+    places: dict[str, Any] = {"groups_test": np.arange(50) % 3 - 1, "groups_test_names": np.array(["night", ""])}
+    own: dict[str, Any] = {"groups_test": tags}
+    for tagged, expected in ((own, tags), (places, np.array(["", "night", ""])[np.arange(50) % 3])):
+        np.savez(tmp_path / "a.npz", **arrays, **tagged)
         rows = read(tmp_path / "a.npz", MODEL)
         sent = list(islice(Stream(rows, 30.0, classes=10).events(), 200))
         assert {event.tag for event in sent} == {name or None for name in expected.tolist()}
         for event in sent:
-            (row,) = np.flatnonzero((PIXELS == event.row).all(axis=(1, 2, 3)))
+            (row,) = np.flatnonzero(np.equal(event.row, PIXELS).all(axis=(1, 2, 3)))
             assert event.tag == (expected[row] or None)
         other = islice(Stream(rows, 30.0, tags=("mine",), classes=10).events(), 50)
         assert {event.tag for event in other} == {"mine"}
@@ -306,5 +307,5 @@ def test_rows_keep_their_tags_unless_others_are_given(tmp_path: Path) -> None:
     with pytest.raises(ReplayError, match="groups_test has 9 tags for 50 rows of x_test"):
         read(tmp_path / "a.npz", MODEL)
     np.savez(tmp_path / "a.npz", **arrays, groups_test=np.full(50, 0.5))
-    with pytest.raises(ReplayError, match="groups_test has shape .* and type float64; expected one text or whole"):
+    with pytest.raises(ReplayError, match=r"groups_test has shape .* and type float64; expected one text or whole"):
         read(tmp_path / "a.npz", MODEL)

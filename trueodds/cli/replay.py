@@ -2,9 +2,10 @@
 
 Rows (images, vectors or texts) are drawn with replacement and arrive at random times (Poisson). The true label of each
 follows after a random delay, or never. For a model of independent labels, y_test has a column for each label (0, 1 or
-NaN), and each truth is sent or not by itself. An .npz with groups_test has the tag of each row. Every few seconds a line shows numbers of the service's report: accuracy
-and ECE of all labels so far, the 95th percentile of a calibrated model's ECE ("by chance"), and the alarm with its
-evidence and its threshold. Ctrl-C ends the replay; labels that are due are still sent.
+NaN), and each truth is sent or not by itself. An .npz with groups_test has the tag of each row. Every few seconds a
+line shows numbers of the service's report: accuracy and ECE of all labels so far, the 95th percentile of a calibrated
+model's ECE ("by chance"), and the alarm with its evidence and its threshold. Ctrl-C ends the replay; labels that are
+due are still sent.
 """
 
 from __future__ import annotations

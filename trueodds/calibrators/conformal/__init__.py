@@ -28,7 +28,7 @@ from trueodds.calibrators.conformal.fitting import (
 from trueodds.calibrators.conformal.live_sets import LiveSets
 from trueodds.calibrators.conformal.measuring import MeasuredSets, measure
 from trueodds.calibrators.conformal.nonconformity import draws_of, scores_of
-from trueodds.calibrators.conformal.ranks import MOST_ROWS, coverage_floor, rank_of, too_few_words
+from trueodds.calibrators.conformal.ranks import MOST_ROWS, coverage_floor, rank_of
 from trueodds.calibrators.conformal.rule import SetRule
 from trueodds.calibrators.conformal.sets import ConformalSets
 from trueodds.calibrators.conformal.settings import SetSettings
@@ -55,5 +55,4 @@ __all__ = [
     "rows_apart",
     "scores_of",
     "split_rows",
-    "too_few_words",
 ]

@@ -65,8 +65,9 @@ def squared_calibration_error(
     the confidences, because T has no normal limit for a calibrated model. Another is Student's, with the variance of
     the delete-one jackknife, which is too large on average (Efron and Stein 1981). If all confidences are 0 or 1, the
     third is that of the exact binomial limits of the share of wrong rows. If no bin has two rows, T is 0 whatever the
-    labels are, and the interval is [0, 1]. Limits are cut to [0, 1], which holds the estimand. The p-value is the share of drawn values that are as large. Its null, a
-    calibrated model, needs no jackknife. So the p-value may be small although the interval contains 0.
+    labels are, and the interval is [0, 1]. Limits are cut to [0, 1], which holds the estimand. The p-value is the share
+    of drawn values that are as large. Its null, a calibrated model, needs no jackknife. So the p-value may be small
+    although the interval contains 0.
 
     Args:
         predictions: Probabilities, shape (N, C), or (N,) for p(positive) of two classes; or `CalibrationSums`. The
@@ -121,7 +122,8 @@ def squared_calibration_difference(
       se^2 = Var_s(T_one,s - T_other,s) / S + the jackknife's variance, with the degrees of freedom of Welch and
       Satterthwaite.
 
-    Limits are cut to [-1, 1], which holds the difference of two estimands. The p-value is the largest of theirs. With one seed the result is about two nets, not about two methods.
+    Limits are cut to [-1, 1], which holds the difference of two estimands. The p-value is the largest of theirs. With
+    one seed the result is about two nets, not about two methods.
 
     Args:
         one: Confidences and correctness of each seed, a sequence of pairs of arrays of shape (N,).

@@ -7,8 +7,9 @@ from typing import Literal
 
 import scipy
 
-from trueodds.calibrators.conformal import LiveSets, SetRule, too_few_words
+from trueodds.calibrators.conformal import LiveSets, SetRule
 from trueodds.calibrators.conformal.live_sets import WeightedCounts
+from trueodds.calibrators.conformal.ranks import too_few_words
 from trueodds.metrics import binomial_interval, risk_sequence
 from trueodds.reports.schemas.sets import CoverageAlarm, LevelCoverage, SetGroup
 from trueodds.reports.words import level as percent_of

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from trueodds.calibrators.conformal import MOST_ROWS, SetRule, too_few_words
+from trueodds.calibrators.conformal import MOST_ROWS, SetRule
+from trueodds.calibrators.conformal.ranks import too_few_words
 from trueodds.errors import ConfigError, nearest
 from trueodds.evaluation.paired_differences import SET_COVERAGE, SET_SIZE, adjust_p_values
 from trueodds.metrics.intervals.binomial import binomial_interval
