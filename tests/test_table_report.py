@@ -334,6 +334,8 @@ def test_unix_time_in_another_unit_is_recognised_and_said(tmp_path: Path, unit: 
         ([float("nan")], "nan; allowed"),
         ([1_700_000_000, 1_700_000_000_000], "holds 1700000000 and 1700000000000, Unix seconds and Unix milliseconds"),
         (["1700000000", "2023-11-14"], "Unix seconds and ISO 8601; write all in one form"),
+        (["9999-12-31"], "allowed is ISO 8601"),
+        ([np.datetime64("2023-11-14"), np.datetime64(2**63 - 1, "us")], "outside of the years 1 to 9998, in 1 row"),
     ],
 )
 def test_times_that_could_be_another(moments: list[Any], words: str) -> None:

@@ -136,6 +136,19 @@ def test_times_of_every_type_have_the_periods_of_python(
         assert_equal(mine, theirs)
 
 
+def test_infinite_times_are_refused(make: Make, tmp_path: Path) -> None:
+    """DuckDB writes them to Parquet as the largest number of microseconds."""
+    table = arrow(usual(60))
+    moments = pa.array([2**63 - 1, *range(59)], pa.int64()).cast(pa.timestamp("us"))
+    table = table.set_column(table.schema.get_field_index("time"), "time", moments)
+    pq.write_table(table, tmp_path / "rows.parquet")
+    words = "holds infinite times, or times outside of the years 1 to 9998, in 1 row"
+    with pytest.raises(UserError, match=words):
+        reading.read(tmp_path / "rows.parquet", Form())
+    with pytest.raises(UserError, match=words):
+        sums_of_source(make(table), trend="day")
+
+
 def test_the_report_is_that_of_the_rows(tmp_path: Path) -> None:
     columns = usual(3_000)
     by_rows = report_of_answers(read(columns, tmp_path, Form()), by="tag", trend="day")

@@ -18,7 +18,7 @@ from trueodds.errors import MissingExtraError
 from trueodds.files import FileError
 from trueodds.inputs import table, times
 from trueodds.inputs.errors import InputError
-from trueodds.texts import is_whole_number, short, without_point
+from trueodds.texts import is_whole_number, plural, short, without_point
 
 Array = npt.NDArray[np.float64]
 SUFFIXES = (".csv", ".parquet")
@@ -161,7 +161,11 @@ def times_of(values: npt.NDArray[Any] | Texts, name: str) -> Times:
         if values.dtype.kind == "M":
             if np.isnat(values).any():
                 raise ValueError(f"{name} holds NaT; allowed is {times.ALLOWED}, in every row")
-            return Times(values.astype("datetime64[ms]").astype(np.int64))
+            time_N = values.astype("datetime64[ms]").astype(np.int64)
+            if far := int(np.count_nonzero((time_N < times.YEARS_MS[0]) | (time_N >= times.YEARS_MS[1]))):
+                rows = plural(far, "row")
+                raise ValueError(f"{name} holds infinite times, or times outside of the years 1 to 9998, in {rows}")
+            return Times(time_N)
         if values.dtype.kind not in "fiu":
             return times_of(Texts.of_array(values), name)
         distinct_V, code_N = np.unique(values, return_inverse=True)

@@ -15,6 +15,8 @@ EARLIEST, LATEST = 10**9, 4_133_980_800
 """Range in seconds, 2001-09-09 to 2101. Times in other units than seconds must lie in it."""
 COMPACT_DATES = 19700101, 21001231
 """Range of dates that are written without dashes. As seconds they are two weeks of 1970."""
+YEARS_MS = (-62_135_596_800_000, 253_370_764_800_000)
+"""Unix milliseconds of the beginning of the years 1 and 9999. Some files and databases have other times."""
 ALLOWED = (
     "ISO 8601 (2026-03-01T09:30, UTC without an offset) or Unix time: seconds until 2100, or milli-, micro- or"
     " nanoseconds from September 2001 until 2100"
@@ -70,6 +72,9 @@ def _of_iso_8601(text: str) -> int:
         if not text.isascii():
             raise ValueError(text)
         time = datetime.fromisoformat(text)
-        return round(1000 * (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
+        ms = round(1000 * (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
+        if ms >= YEARS_MS[1]:
+            raise ValueError(text)
+        return ms
     except (OverflowError, ValueError):
         raise ValueError(f"{short(text)}; allowed is {ALLOWED}") from None

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
-from trueodds.inputs.times import COMPACT_DATES, EARLIEST, LATEST
+from trueodds.inputs.times import COMPACT_DATES, EARLIEST, LATEST, YEARS_MS
 from trueodds.inputs.times import UNITS as TIME_UNITS
 from trueodds.inputs.times import note as time_note
 from trueodds.processes.choices import TABLES, TrendUnit
@@ -48,8 +48,8 @@ FLOAT_ERRORS = ("postgres", "bigquery")
 """Engines that stop at a product that is too large or too small for a double."""
 FIRST_FAN_OUT = 2
 """First version of DuckDB that passes the rows of a WITH to several aggregates. Earlier ones write all rows first."""
-YEARS_MS = (-62_135_596_800_000, 253_370_764_800_000)
-"""Unix milliseconds of the beginning of the years 1 and 9999. PostgreSQL has times beyond them, and infinite ones."""
+FAR = ("postgres", "duckdb")
+"""Engines that have infinite times, and times beyond the year 9999."""
 SAMPLE = 256
 """Number of rows whose values can show that the table is not rounded."""
 UNITS: tuple[Unit, ...] = get_args(Unit)
@@ -197,7 +197,7 @@ def look_at_times(
             )
         moment = TimeColumn(column=name)
         wanted = {"gaps": column.isnull().ifelse(1, 0).sum()}
-        if source.engine == "postgres":
+        if source.engine in FAR and (kind.is_date() or (kind.scale or 0) <= 6):  # nanoseconds end in the year 2262
             far = within(source.table, moment, *YEARS_MS)
             wanted["far"] = where(far, ibis.literal(0), where(column.isnull(), ibis.literal(0), ibis.literal(1))).sum()
         counts, others = look(wanted)
@@ -205,9 +205,9 @@ def look_at_times(
             raise FileError(f"{source.name}: the column {name!r} has gaps; allowed is a time in every row")
         if far_rows := counts.get("far", 0):
             raise FileError(
-                f"{source.name}: {plural(far_rows, 'row')} hold a time in {name!r} that is infinite or not in the years"
-                " 1 to 9998; allowed is the time of each answer or label: correct these rows, or leave them out by a"
-                " view"
+                f"{source.name}: the column {name!r} holds infinite times, or times outside of the years 1 to 9998, in"
+                f" {plural(far_rows, 'row')}; allowed is the time of each answer or label: correct these rows, or leave"
+                " them out by a view"
             )
         return moment, "", others
     if not kind.is_integer():
