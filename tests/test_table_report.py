@@ -336,6 +336,9 @@ def test_unix_time_in_another_unit_is_recognised_and_said(tmp_path: Path, unit: 
         (["1700000000", "2023-11-14"], "Unix seconds and ISO 8601; write all in one form"),
         (["9999-12-31"], "allowed is ISO 8601"),
         ([np.datetime64("2023-11-14"), np.datetime64(2**63 - 1, "us")], "outside of the years 1 to 9998, in 1 row"),
+        *(([np.datetime64(2**63 - 1, unit)], "infinite times, .* in 1 row") for unit in ("m", "s", "ms", "ns")),
+        *(([np.datetime64(-(2**63 - 1), unit)], "infinite times, .* in 1 row") for unit in ("D", "s", "us", "ns")),
+        ([np.datetime64("9999-01-01", "s"), np.datetime64("0001-01-01", "s")], "in 1 row"),
     ],
 )
 def test_times_that_could_be_another(moments: list[Any], words: str) -> None:

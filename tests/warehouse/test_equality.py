@@ -136,10 +136,11 @@ def test_times_of_every_type_have_the_periods_of_python(
         assert_equal(mine, theirs)
 
 
-def test_infinite_times_are_refused(make: Make, tmp_path: Path) -> None:
-    """DuckDB writes them to Parquet as the largest number of microseconds."""
+@pytest.mark.parametrize("unit", ["us", "ns"])
+def test_infinite_times_are_refused(unit: str, make: Make, tmp_path: Path) -> None:
+    """DuckDB writes them to Parquet as the largest number of its unit."""
     table = arrow(usual(60))
-    moments = pa.array([2**63 - 1, *range(59)], pa.int64()).cast(pa.timestamp("us"))
+    moments = pa.array([2**63 - 1, *range(59)], pa.int64()).cast(pa.timestamp(unit))
     table = table.set_column(table.schema.get_field_index("time"), "time", moments)
     pq.write_table(table, tmp_path / "rows.parquet")
     words = "holds infinite times, or times outside of the years 1 to 9998, in 1 row"

@@ -161,11 +161,10 @@ def times_of(values: npt.NDArray[Any] | Texts, name: str) -> Times:
         if values.dtype.kind == "M":
             if np.isnat(values).any():
                 raise ValueError(f"{name} holds NaT; allowed is {times.ALLOWED}, in every row")
-            time_N = values.astype("datetime64[ms]").astype(np.int64)
-            if far := int(np.count_nonzero((time_N < times.YEARS_MS[0]) | (time_N >= times.YEARS_MS[1]))):
+            if far := _far(values):
                 rows = plural(far, "row")
                 raise ValueError(f"{name} holds infinite times, or times outside of the years 1 to 9998, in {rows}")
-            return Times(time_N)
+            return Times(values.astype("datetime64[ms]").astype(np.int64))
         if values.dtype.kind not in "fiu":
             return times_of(Texts.of_array(values), name)
         distinct_V, code_N = np.unique(values, return_inverse=True)
@@ -184,6 +183,19 @@ def times_of(values: npt.NDArray[Any] | Texts, name: str) -> Times:
         raise ValueError(f"{name} holds {short(first)} and {short(other)}, {words}; write all in one form")
     time_V = np.array([time.ms for time in read], np.int64)
     return Times(time_V[code_N] if len(code_N) else np.zeros(0, np.int64), next(iter(units), ""))
+
+
+def _far(moment_N: npt.NDArray[np.datetime64]) -> int:
+    """Count the infinite times, and those outside of the years 1 to 9998.
+
+    numpy converts without a check, so each array is compared in a unit that can hold it. Infinite times are the largest
+    numbers of their unit. As nanoseconds, those are in the years 1677 and 2262.
+    """
+    is_far_N = np.abs(moment_N.astype(np.int64)) == np.iinfo(np.int64).max
+    if np.datetime_data(moment_N.dtype)[0] in ("us", "ns", "ps", "fs", "as"):
+        moment_N = moment_N.astype("datetime64[ms]")
+    first, end = np.array(times.YEARS_MS, "datetime64[ms]").astype(moment_N.dtype)
+    return int(np.count_nonzero(is_far_N | (moment_N < first) | (moment_N >= end)))
 
 
 def _text(value: object) -> str:

@@ -48,6 +48,11 @@ FLOAT_ERRORS = ("postgres", "bigquery")
 """Engines that stop at a product that is too large or too small for a double."""
 FIRST_FAN_OUT = 2
 """First version of DuckDB that passes the rows of a WITH to several aggregates. Earlier ones write all rows first."""
+NANOSECONDS_MS = (-9_223_372_036_000, 9_223_372_036_000)
+"""Unix milliseconds of the second after the first and before the last time that nanoseconds in 64 bits can hold.
+
+The last one stands for an infinite time.
+"""
 FAR = ("postgres", "duckdb")
 """Engines that have infinite times, and times beyond the year 9999."""
 SAMPLE = 256
@@ -197,8 +202,9 @@ def look_at_times(
             )
         moment = TimeColumn(column=name)
         wanted = {"gaps": column.isnull().ifelse(1, 0).sum()}
-        if source.engine in FAR and (kind.is_date() or (kind.scale or 0) <= 6):  # nanoseconds end in the year 2262
-            far = within(source.table, moment, *YEARS_MS)
+        if source.engine in FAR:
+            limits = NANOSECONDS_MS if kind.is_timestamp() and (kind.scale or 0) > 6 else YEARS_MS
+            far = within(source.table, moment, *limits)
             wanted["far"] = where(far, ibis.literal(0), where(column.isnull(), ibis.literal(0), ibis.literal(1))).sum()
         counts, others = look(wanted)
         if name == "time" and counts["gaps"]:
