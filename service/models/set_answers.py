@@ -12,6 +12,7 @@ from service.models.calls import PredictionResult
 from service.models.engine import Engine
 from trueodds.bundle import Card
 from trueodds.calibrators.conformal import SetRule
+from trueodds.calibrators.conformal.ranks import fewest_rows
 from trueodds.texts import plural
 
 _SEVERAL = "The level is the coverage on average, not for one class, one kind of input or one set size."
@@ -41,10 +42,12 @@ class SetAnswers:
         whole = ""
         if few and rule.method == "class":
             verb = "is" if few == 1 else "are"
-            whole = f" {plural(few, 'class', 'classes')} with too few calibration rows {verb} in every set."
+            fewest = f"{fewest_rows(rule.level):,} rows of a class are needed"
+            whole = f" {plural(few, 'class', 'classes')} with too few calibration rows {verb} in every set: {fewest}."
         elif few:
             whole = (
-                f" {rule.calibration_rows:,} calibration rows are too few for this level, so every class is in the set."
+                f" {rule.calibration_rows:,} calibration rows are too few for this level, which needs"
+                f" {fewest_rows(rule.level):,}, so every class is in the set."
             )
         return (
             f"A set holds the true class with probability {rule.level:.6g}, for inputs like the"

@@ -261,6 +261,7 @@ def test_bad_binary_requests(client: Client) -> None:
         (len(head), b"x" * 47, 422, "47 bytes follow the JSON; [3, 4, 4, 1] of UINT8 needs 48"),
         (len(head) + 100, b"x" * 48, 400, "Inference-Header-Content-Length is"),
         ("many", b"x" * 48, 400, "Inference-Header-Content-Length is 'many'"),
+        ("9" * 5000, b"x" * 48, 400, "Inference-Header-Content-Length is"),
         (5, b"x" * 48, 400, "not JSON"),
     ]:
         answer = client.post(INFER, content=head + data, headers={**kind, HEAD: str(length)})
