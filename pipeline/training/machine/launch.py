@@ -16,7 +16,7 @@ from trueodds.errors import UserError
 if TYPE_CHECKING:
     from torch.distributed import TCPStore
 
-PATIENCE = timedelta(seconds=5)
+PATIENCE = timedelta(seconds=15)
 """Time that a process waits to learn whether another one has failed, after it lost contact."""
 RUN = "TORCHELASTIC_RUN_ID"
 FAILED = "trueodds/{run}/failed"
@@ -86,10 +86,12 @@ def _is_first_to_fail() -> bool:
 
 def _has_another_failed() -> bool:
     """Return whether another process reports an error within PATIENCE."""
-    from torch.distributed import DistError
+    from torch.distributed import DistError, DistNetworkError
 
     try:
         _store().wait([_key()], PATIENCE)
+    except DistNetworkError:  # torchrun, which holds the store, ends after a process has failed
+        return True
     except DistError:
         return False
     return True
