@@ -4,8 +4,8 @@
 
 Half of the transactions that trained a model were fraud. Later only 15% are, and nobody knows the labels yet. The
 expected precision needs calibrated answers, so it is wrong now. The shares follow from the scores, because nothing else
-has changed. With them the calibrator is corrected, and the expected precision is right again. At last some labels come,
-and a test tells which of both may be used.
+has changed. With them the calibrator is corrected, and the expected precision is right again. At last some labels
+of random answers come. They contradict the served probabilities, and not the corrected ones.
 docs/explanation/labelling-bias.md has the conditions.
 """
 

@@ -162,8 +162,10 @@ def times_of(values: npt.NDArray[Any] | Texts, name: str) -> Times:
             if np.isnat(values).any():
                 raise ValueError(f"{name} holds NaT; allowed is {times.ALLOWED}, in every row")
             if far := _far(values):
-                rows = plural(far, "row")
-                raise ValueError(f"{name} holds infinite times, or times outside of the years 1 to 9998, in {rows}")
+                rows, cure = plural(far, "row"), "; correct these rows, or leave them out"
+                raise ValueError(
+                    f"{name} holds infinite times, or times outside of the years 1 to 9998, in {rows}{cure}"
+                )
             return Times(values.astype("datetime64[ms]").astype(np.int64))
         if values.dtype.kind not in "fiu":
             return times_of(Texts.of_array(values), name)

@@ -133,7 +133,8 @@ def _tags(path: Path, arrays: Mapping[str, npt.NDArray[Any]], split: str, rows: 
     """Return the tags of rows, which `dvc repro` writes as groups_<split>; None without this array.
 
     Raises:
-        FileError: The array holds something else than one tag per row.
+        FileError: The array holds no tags.
+        ReplayError: It has another number of tags than there are rows.
     """
     name = f"{TAGS}{split}"
     if name not in arrays:
