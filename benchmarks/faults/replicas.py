@@ -115,7 +115,8 @@ def run_apart(
     done["webhook_calls"] = len(hook.messages)
     if len(hook.messages) != 1:
         calls = [(message["id"], message["type"], message.get("null")) for message in hook.messages]
-        raise LostError(f"the webhook was called {len(calls)} times for one alarm: {calls}")
+        logs = "".join(line for service in services for line in service.log().splitlines(True) if "alarm of" in line)
+        raise LostError(f"the webhook was called {len(calls)} times for one alarm: {calls}\n{logs}")
     if any("Traceback" in service.log() for service in services):
         raise LostError("".join(service.log()[-2000:] for service in services))
     return done

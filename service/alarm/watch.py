@@ -35,6 +35,8 @@ SKEW_MS = 30_000
 """Largest difference between the clocks of two replicas. A dead worker's claim holds this much longer for others."""
 FIRST_PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 600_000
 """First and longest pause between two attempts at a webhook. Each pause is twice as long as the one before."""
+RECORD_MS = 500
+"""Pause before a call is recorded again where the store has failed."""
 
 log = logging.getLogger("trueodds")
 
@@ -263,10 +265,25 @@ class Watch:
             pause = min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** min(mine.attempts, 20))
             return Delivery(attempts=attempts, next_ms=now + pause, problem=problem, fired_ms=mine.fired_ms)
 
-        settled = (await self._change(key, hook, settle)).deliveries.get(hook.key)
+        settled = (await self._record(key, hook, settle, mine.claimed_until_ms)).deliveries.get(hook.key)
         if settled is None or settled.delivered_ms is not None:
             return None
         return max(settled.claimed_until_ms, settled.next_ms)
+
+    async def _record(
+        self, key: Key, hook: Webhook, settle: Callable[[Delivery], Delivery], until_ms: int
+    ) -> Deliverable:
+        """Record the result of a call. A store that fails is tried again until the claim ends.
+
+        Without the record the webhook would be called again.
+        """
+        while True:
+            try:
+                return await self._change(key, hook, settle)
+            except StoreError:
+                if _now() + RECORD_MS > until_ms:
+                    raise
+            await asyncio.sleep(RECORD_MS / 1000)
 
     async def _change(self, key: Key, hook: Webhook, change: Callable[[Delivery], Delivery]) -> Deliverable:
         """Change the stored delivery. The store lets workers do this one at a time."""

@@ -303,6 +303,35 @@ def test_a_claim_holds_where_clocks_disagree(
     assert len(hook.calls) == 1
 
 
+def test_a_call_is_recorded_once_the_store_is_back(tmp_path: Path, hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store fails twice after the webhook has answered: the call is recorded, and not repeated."""
+    monkeypatch.setattr(watching, "RECORD_MS", 10)
+    failures = 2
+
+    async def main() -> None:
+        store = await open_store(str(tmp_path / "store.sqlite"))
+        await answered_wrong(store, "m")
+        update = store.update_state
+
+        async def failing(*arguments: Any, **options: Any) -> Any:
+            nonlocal failures
+            if hook.calls and failures:
+                failures -= 1
+                raise StoreError("the store is overloaded; try again later")
+            return await update(*arguments, **options)
+
+        monkeypatch.setattr(store, "update_state", failing)
+        watch = Watch(store, Settings(alarm_webhook=hook.url), Telemetry())
+        await watch.poll()
+        while not hook.calls or '"delivered_ms": null' in json.dumps(await store.read_state("m", "v1", ALARM)):
+            await asyncio.sleep(0.01)
+        await watch.poll()
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+    assert failures == 0 and len(hook.calls) == 1
+
+
 def test_a_call_ends_with_its_claim(tmp_path: Path, hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long the way to the call took: from then on another worker may call."""
     monkeypatch.setattr(watching, "CLAIM_MS", 200)
