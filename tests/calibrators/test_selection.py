@@ -213,9 +213,25 @@ def test_of_equal_nll_the_ece_decides_from_500_rows_on() -> None:
     assert own is not None and best is not None
     behind = own - best
     assert behind.mean() <= behind.std(ddof=1) / np.sqrt(1500) + 1e-12
-    for line in selection.table:
-        if line.passed_over and "its ECE is less" in line.passed_over:
-            assert (line.ece or 0.0) >= (chosen.ece or 0.0)
+
+
+@pytest.mark.parametrize("seed", [2, 5])
+def test_each_reason_against_a_candidate_is_true(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    z = rng.normal(-2, 1.2, 2400)
+    labels = (rng.random(2400) < 1 / (1 + np.exp(-z))).astype(int)
+    selection = calibrators.select(np.stack([np.zeros(2400), 1.8 * z], axis=1), labels)
+    rows = dict(zip((line.name for line in selection.table), map(np.asarray, selection.nll_MN), strict=True))
+    chosen = next(line for line in selection.table if line.chosen)
+    first = min(rows, key=lambda name: float(rows[name].mean()))
+    reasons = [line for line in selection.table if line.passed_over]
+    for line in reasons:
+        assert line.passed_over is not None and line.ece is not None and chosen.ece is not None
+        behind = rows[line.name] - rows[first]
+        is_alike = behind.mean() <= behind.std(ddof=1) / np.sqrt(2400)
+        words = "its ECE is less" if is_alike else f"more than one standard error behind {first}'s"
+        assert words in line.passed_over and (line.ece >= chosen.ece or not is_alike)
+    assert reasons
 
 
 def test_curves_are_candidates_from_500_rows_on_and_venn_abers_of_two_classes() -> None:

@@ -136,11 +136,12 @@ def _first_sound(
     if best == first:
         return fits[first], first, passed, f"the least NLL of {len(held_out)}{over}"
     better = [i for i in ranked[: ranked.index(best)] if i not in passed]
-    reason = f"{_name(pairs[best])} is within one standard error, and its ECE is less"
+    less = f"{_name(pairs[best])} is within one standard error, and its ECE is less"
+    behind = f"its NLL is more than one standard error behind {_name(pairs[first])}'s"
     return (
         fits[best],
         best,
-        passed | dict.fromkeys(better, reason),
+        passed | {i: less if i in alike else behind for i in better},
         (f"the least ECE of the {len(alike)} whose NLL is within one standard error of {_name(pairs[first])}'s{over}"),
     )
 
