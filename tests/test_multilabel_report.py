@@ -324,7 +324,7 @@ def test_a_report_of_classes_names_the_option_of_labels(tmp_path: Path, capsys: 
     p_NL, truth_NL = rows(20)
     np.savez(path := tmp_path / "a.npz", probabilities=p_NL, labels=np.nan_to_num(truth_NL))
     for one in (path, saved(tmp_path, p_NL, truth_NL)):
-        assert run(one) == 1 and "use `trueodds report --multi-label`" in capsys.readouterr().err
+        assert run(one) == 1 and "add --multi-label" in capsys.readouterr().err
 
 
 @pytest.mark.full

@@ -301,6 +301,7 @@ def test_a_fit_that_does_not_help_is_named(tmp_path: Path, capsys: pytest.Captur
     ("words", "message"),
     [
         (["--candidates", "platt"], "--candidates is given beside --multi-label"),
+        (["--positive", "a"], "--positive is given beside --multi-label"),
         (["--conformal", "lac"], "--conformal is given beside --multi-label"),
         (["--label", "x"], "--label x is given beside --multi-label"),
         (["--classes", "a,q"], "has no column z_q"),
@@ -313,7 +314,7 @@ def test_bad_options(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: 
     words = [str(tmp_path / word) if word == "other.csv" else word for word in words]
     assert run(path, "--multi-label", *words, "--out", tmp_path) == 1
     assert message in capsys.readouterr().err
-    assert run(path, "--classes", "a") == 1 and "without --multi-label" in capsys.readouterr().err
+    assert run(path, "--classes", "a") == 1 and "add --multi-label" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("size", "shift"), [(-1, 0), (0.01, 0), (1, 100), (1, -60), (1e4, 0), (1e-4, 0)])

@@ -77,6 +77,48 @@ def test_a_table_names_its_classes(tmp_path: Path) -> None:
     assert fits[0] == fits[1] == fits[2]
 
 
+def test_test_rows_with_columns_in_another_order_are_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the names, the calibrator of one class is applied to another: a wrong number, and no error."""
+    turned, told = csv(tmp_path / "turned.csv", "hare,cat,dog,label", Z[:, [2, 0, 1]]), []
+    for test in (csv(tmp_path / "val.csv"), turned):
+        assert calibrate(tmp_path / "val.csv", "--test", test, "--out", tmp_path) == 0
+        told.append(capsys.readouterr().out.splitlines()[:6])
+    assert told[0] == told[1]
+
+
+def test_columns_with_a_meaning_and_rows_without_a_label_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [",".join(map(str, row)) for row in Z.tolist()]
+    cells = [NAMES[k] if i % 3 else "" for i, k in enumerate(Y)]
+    lines = (f"{i},{row},eu,2026-01-01,{cell}" for i, (row, cell) in enumerate(zip(rows, cells, strict=True)))
+    (tmp_path / "a.csv").write_text("\n".join(["id,cat,dog,hare,tag,time,label", *lines]) + "\n")
+    np.savez(tmp_path / "a.npz", logits=Z, labels=np.where(np.arange(300) % 3, Y, np.nan))
+    known = np.arange(300) % 3 > 0
+    for file in ("a.csv", "a.npz"):
+        assert calibrate(tmp_path / file, "--out", tmp_path) == 0
+        assert "100 rows without a label left out." in capsys.readouterr().out
+        rows_of = read_logits(tmp_path / file, "label").rows
+        assert_allclose(rows_of.logits_NC, Z[known])
+        assert rows_of.labels_N.tolist() == Y[known].tolist()
+
+
+def test_one_column_of_probabilities_among_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    p, labels = metrics.softmax(Z)[:, 0], (Y == 0).astype(int)
+    lines = (f"c{i},{p[i]},{1 - p[i]},{labels[i]}" for i in range(300))
+    (tmp_path / "a.csv").write_text("\n".join(["customer,score,other,churned", *lines]) + "\n")
+    np.savez(tmp_path / "a.npz", probabilities=p, labels=labels)
+    words = ("--label", "churned", "--probabilities", "--classes", "score", "--positive", "1")
+    fits = []
+    for file, options in (("a.csv", words), ("a.npz", ())):
+        assert calibrate(tmp_path / file, *options, "--out", tmp_path) == 0
+        fits.append(json.loads((tmp_path / "calibrator.json").read_text())["calibrator"])
+    assert fits[0] == fits[1]
+    assert "The column 'score' is read as p(1), as --positive says." in capsys.readouterr().out
+
+
 def test_groups_of_a_column_or_an_array_get_temperatures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tags = ["eu", "us", ""] * 100
     labels = [RNG.choice(3, p=p) for p in metrics.softmax(Z / np.tile([0.5, 4.0, 1.5], 100)[:, None])]
@@ -173,9 +215,7 @@ def test_a_label_in_another_writing_is_the_class_that_alone_is_meant(tmp_path: P
     path.write_text("New York,rome,label\n2,1,new_york\n1,2,Rome\n")
     assert read_logits(path, "label").rows.labels_N.tolist() == [0, 1]
     path.write_text("New York,rome,label\n2,1,York\n1,2,Rome\n")
-    with pytest.raises(
-        trueodds.UserError, match=r"unknown label 'York'; allowed: New York, rome. Did you mean 'New York'"
-    ):
+    with pytest.raises(trueodds.UserError, match=r"label 'York'; allowed are 'New York', 'rome'.* mean 'New York'"):
         read_logits(path, "label")
 
 
@@ -228,9 +268,18 @@ def test_bad_arrays(
     [
         (["no.npz"], "no.npz does not exist; expected an .npz with"),
         (["a.txt"], "has the suffix '.txt'; expected an .npz"),
-        (["names.csv"], "unknown label 'hare'; allowed: cat, dog, 2."),
+        (["names.csv"], "names.csv has the label 'hare'; allowed are 'cat', 'dog', '2'"),
         (["none.csv"], "has no column 'label'"),
-        (["one.csv", "--probabilities"], "has one column, 'spam', beside the labels; give one column for each class"),
+        (["one.csv"], "one.csv: the column 'p' holds one logit for each answer; expected one for each class"),
+        (["one.csv", "--probabilities"], "say whose probability it is: --positive spam or --positive ham"),
+        (["one.csv", "--probabilities", "--positive", "egg"], "--positive 'egg' is not a class of the labels"),
+        (["text.csv"], "If 'customer' is not a class, name the columns of the classes: --classes spam,ham"),
+        (["empty.csv"], "empty.csv: no row of 2 has a label; a fit needs rows with one"),
+        (
+            ["good.csv", "--test", "tag.csv"],
+            "tag.csv has the classes 'spam', 'ham', and the rows of the fit have 'cat'",
+        ),
+        (["z.npy", "--classes", "a,b"], "z.npy has no columns with names; leave it out"),
         (["z.npy"], "z.npy holds one array; give the file of its labels: --labels labels.npy"),
         (["z.npy", "--labels", "y.npy"], "y.npy does not exist; expected an .npz"),
         (["tags.csv", "--groups", "tag"], "none of the candidates temperature, vector reads groups"),
@@ -251,7 +300,9 @@ def test_bad_words(
     csv(tmp_path / "good.csv")
     (tmp_path / "tag.csv").write_text("spam,ham,tag,label\n" + "3,-1,,spam\n-2,2,,ham\n" * 9)
     (tmp_path / "tags.csv").write_text("spam,ham,tag,label\n" + "3,-1,a,spam\n-2,2,b,ham\n" * 9)
-    (tmp_path / "one.csv").write_text("spam,label\n0.9,spam\n0.2,ham\n")
+    (tmp_path / "one.csv").write_text("p,label\n0.9,spam\n0.2,ham\n")
+    (tmp_path / "text.csv").write_text("customer,spam,ham,label\nc1,1,0,spam\nc2,0,2,ham\n")
+    (tmp_path / "empty.csv").write_text("spam,ham,label\n1,0,\n0,1,\n")
     assert calibrate(*words) == 1
     assert message in capsys.readouterr().err
 

@@ -35,6 +35,7 @@ SHOWN_GROUPS = 20
 EXAMPLES = (
     "calibrate logits.npz",
     "calibrate val.csv --test test.csv",
+    "calibrate scored.csv --label churned --probabilities --classes score --positive 1",
     "calibrate logits.npy --labels labels.npy",
     "calibrate val.csv --groups country",
     "calibrate logits.npz --onnx model.onnx",
@@ -72,7 +73,14 @@ def add_parser(commands: Subparsers) -> None:
     )
     words += " each label is fitted, and curves of labels with few rows shrink to a shared one"
     parser.add_argument("--multi-label", action="store_true", help=words)
-    parser.add_argument("--classes", default="", metavar="NAMES", help="with --multi-label: the labels to calibrate")
+    words = (
+        "names, separated by commas: the columns of a table that are classes, in the order of labels that are numbers;"
+    )
+    parser.add_argument(
+        "--classes", default="", metavar="NAMES", help=f"{words} with --multi-label, the labels to calibrate"
+    )
+    words = "the class of two whose probability a single column holds, unless its name is a class"
+    parser.add_argument("--positive", metavar="CLASS", help=words)
     add_conformal(parser)
     parser.add_argument("--onnx", type=Path, metavar="MODEL", help="add the calibrator to this ONNX graph of logits")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"(default: {OUT}/)")
@@ -86,16 +94,18 @@ def run(arguments: argparse.Namespace) -> int:
     from trueodds.calibrators.selection import default_candidates
     from trueodds.files import write_json
     from trueodds.importing.calibrate import compare
-    from trueodds.inputs import row_groups
+    from trueodds.inputs import columns, row_groups
 
     if arguments.multi_label:
         from trueodds.cli import multi_label
 
         return multi_label.calibrate(arguments)
-    if arguments.classes:
-        raise CalibrateOptionsError(
-            f"--classes {arguments.classes} is given without --multi-label; add it, or leave --classes out"
-        )
+    if arguments.logits.suffix not in columns.SUFFIXES:
+        for option in ("classes", "positive"):
+            if value := getattr(arguments, option):
+                raise CalibrateOptionsError(
+                    f"--{option} {value}: {arguments.logits} has no columns with names; leave it out"
+                )
     if arguments.onnx and arguments.probabilities:
         raise CalibrateOptionsError(f"{ONNX_NEEDS_LOGITS}, and remove --probabilities")
     if arguments.labels and arguments.logits.suffix != ".npy":
@@ -140,9 +150,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _read(arguments: argparse.Namespace) -> LogitRows:
     """Read the rows, with the test rows of --test."""
-    from trueodds.importing.calibrate import read_logits
+    from trueodds.importing.calibrate import in_class_order, read_logits
 
     given = resolution_of(arguments)
+    classes = tuple(name.strip() for name in arguments.classes.split(",") if name.strip())
     source = read_logits(
         arguments.logits,
         arguments.label,
@@ -151,6 +162,8 @@ def _read(arguments: argparse.Namespace) -> LogitRows:
         first=arguments.first_label,
         resolution=given,
         groups=arguments.groups,
+        classes=classes,
+        positive=arguments.positive,
     )
     if given is not None and not source.are_probabilities:
         raise CalibrateOptionsError(
@@ -168,13 +181,17 @@ def _read(arguments: argparse.Namespace) -> LogitRows:
         first=arguments.first_label or 0,
         resolution=given if source.resolution.step is None else source.resolution,
         groups=arguments.groups,
+        classes=classes,
+        positive=arguments.positive,
     )
+    test = in_class_order(test, source, arguments.test)
     if test.resolution.step != source.resolution.step:
         raise LabelledRowsError(
             f"{arguments.test} shows steps of {test.resolution.step:g}, and {arguments.logits} shows none; give the"
             f" step with --resolution {test.resolution.step:g}, or --resolution exact"
         )
-    return replace(source, test=test.test or test.rows, arrays=source.arrays[:1] + test.arrays[-1:])
+    notes = *source.notes, *(f"{arguments.test}: {note}" for note in test.notes if note not in source.notes)
+    return replace(source, test=test.test or test.rows, arrays=source.arrays[:1] + test.arrays[-1:], notes=notes)
 
 
 def _write(arguments: argparse.Namespace, source: LogitRows, comparison: Comparison) -> dict[str, str]:
@@ -231,6 +248,8 @@ def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
     about = f"{path}: {plural(rows, 'row')}, {plural(classes, 'class', 'classes')}; {how}{_read_words(source)}"
     passed = [f"  {line}" for line in comparison.passed_over]
     chosen = f"Chosen: {chosen_name} ({comparison.reason}). {' '.join(notes)}"
+    if source.notes:
+        about = f"{about}\n{' '.join(source.notes)}"
     if read_as := read_as_words(source.resolution):
         about = f"{about}\n{read_as}"
         if source.resolution.step is not None:

@@ -75,6 +75,7 @@ _OF_FITS = {
     "--candidates": "candidates",
     "--groups": "groups",
     "--ordered": "ordered",
+    "--positive": "positive",
     "--first-label": "first_label",
     "--onnx": "onnx",
     "--conformal": "conformal",

@@ -14,20 +14,21 @@ from trueodds import calibrators
 from trueodds.calibrators import Calibrator, FitError
 from trueodds.calibrators.base import Labels
 from trueodds.calibrators.held_out import FOLDS, stratified_folds
-from trueodds.errors import UserError, unknown
+from trueodds.errors import UserError
 from trueodds.files import read_npz
 from trueodds.importing import forms
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs import row_groups
 from trueodds.inputs.columns import read_npy
-from trueodds.inputs.vector import labelled_table
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
+from trueodds.reports.table.classes import check_order, class_indices, order_note
 from trueodds.reports.table.evaluation import CalibrationReport, report
+from trueodds.reports.table.reading import Form, Scale, read_class_columns
 from trueodds.sums.group_names import GroupNames
 from trueodds.sums.inputs import Array, as_matrix, both_classes, check_labels, check_logits
 from trueodds.sums.rounding import EXACT, Resolution, checked_rows, logits_of
-from trueodds.texts import Places
+from trueodds.texts import plural, quotes
 
 AS_IT_IS = "identity"
 KINDS = ("logits", "probabilities")
@@ -46,6 +47,10 @@ class LogitRows:
     """Whether the rows are given as probabilities, which were converted by log."""
     resolution: Resolution = EXACT
     """Resolution of the probabilities from which the logits come."""
+    classes: tuple[str, ...] = ()
+    """Names of the classes, in the order of the columns. Empty for arrays."""
+    notes: tuple[str, ...] = ()
+    """Sentences on how the file was read, where it did not say it."""
 
 
 @dataclass(frozen=True)
@@ -166,8 +171,10 @@ def read_logits(
     first: int | None = None,
     resolution: Resolution | None = None,
     groups: str | None = None,
+    classes: tuple[str, ...] = (),
+    positive: str | None = None,
 ) -> LogitRows:
-    """Read the rows of a file.
+    """Read the rows of a file. Rows without a label are left out: an empty cell, or NaN in an array.
 
     Args:
         path: File with logits.
@@ -178,6 +185,9 @@ def read_logits(
         first: Number of the first class in arrays of labels. None: 0, if one of them holds a 0.
         resolution: Resolution of the probabilities. None: as the rows of the fit show it.
         groups: Column of the rows' groups in a table, or their array in an .npz. None: the rows have no groups.
+        classes: Columns of a table that are classes, in the order of labels that are numbers. Empty: all columns
+            without a meaning of their own.
+        positive: Class of two whose probability a single column holds, if the column's name is not a class.
 
     Raises:
         LabelledRowsError: There is no such file, it has another form, or logits or labels cannot be used.
@@ -186,7 +196,9 @@ def read_logits(
     """
     try:
         if path.suffix in (".csv", ".parquet"):
-            return _with_resolution(_of_table(path, label, probabilities, groups), None, resolution)
+            scale: Scale = "probabilities" if probabilities else "logits"
+            form = Form(label=label, scale=scale, classes=classes, positive=positive, first_label=first)
+            return _of_table(path, form, resolution, groups)
         if path.suffix not in (".npz", ".npy"):
             raise LabelledRowsError(f"{path} has the suffix {path.suffix!r}; expected {forms.LOGITS}")
         if path.suffix == ".npy" and groups is not None:
@@ -221,6 +233,8 @@ class _Values(NamedTuple):
     labels_N: Labels
     are_probabilities: bool
     groups_N: GroupNames | None
+    note: str = ""
+    """Sentence on rows that were left out."""
 
 
 def _with_resolution(rows: _Values, test: _Values | None, setting: Resolution | None) -> LogitRows:
@@ -233,7 +247,8 @@ def _with_resolution(rows: _Values, test: _Values | None, setting: Resolution | 
     of_test = None
     if test is not None:
         of_test, _ = _to_logits(test, resolution if rows.are_probabilities else setting)
-    return LogitRows(logits, of_test, are_probabilities=rows.are_probabilities, resolution=resolution)
+    notes = tuple(filter(None, (rows.note, f"Test rows: {test.note}" if test and test.note else "")))
+    return LogitRows(logits, of_test, are_probabilities=rows.are_probabilities, resolution=resolution, notes=notes)
 
 
 def _to_logits(rows: _Values, setting: Resolution | None) -> tuple[Logits, Resolution]:
@@ -294,27 +309,81 @@ def _of_arrays(
     are_probabilities = probabilities or is_of_probabilities(names[0])
     values_NC = both_classes(arrays[names[0]]) if are_probabilities else check_logits(arrays[names[0]])
     values_NC = as_matrix(values_NC, names[0])
-    labels_N = arrays[names[1]]
+    labels_N, known_N = _whole(arrays[names[1]])
+    groups_N = None if groups is None else row_groups.of_arrays(path, arrays, names[1].removesuffix("labels") + groups)
+    if groups_N is not None and len(groups_N) != len(known_N):
+        raise LabelledRowsError(f"{path}: {groups} has {len(groups_N)} entries for {len(known_N)} rows")
+    if len(known_N) == len(values_NC):
+        _check_any_label(path, known_N)
+        values_NC = values_NC[known_N]
+        groups_N = None if groups_N is None else groups_N[known_N]
     labels_N = labels_N.astype(np.int64) - first if first and labels_N.dtype.kind in "iu" else labels_N
     labels_N = check_labels(labels_N, len(values_NC), values_NC.shape[1], names[1])
-    groups_N = None if groups is None else row_groups.of_arrays(path, arrays, names[1].removesuffix("labels") + groups)
-    if groups_N is not None and len(groups_N) != len(labels_N):
-        raise LabelledRowsError(f"{path}: {groups} has {len(groups_N)} entries for {len(labels_N)} rows")
-    return _Values(values_NC, labels_N, are_probabilities, groups_N)
+    return _Values(values_NC, labels_N, are_probabilities, groups_N, _left_out(known_N))
 
 
-def _of_table(path: Path, label: str, probabilities: bool, groups: str | None) -> _Values:
-    groups_N = None if groups is None else row_groups.of_table(path, groups, label)
-    classes, values_NC, names = labelled_table.read(path, label, apart=() if groups is None else (groups,))
-    if len(classes) == 1:
-        cure = "give one column for each class, such as 1 - p for the other one of two"
-        raise LabelledRowsError(f"{path} has one column, {classes[0]!r}, beside the labels; {cure}")
-    places = Places(classes)
-    place = {name: places.get(name) for name in sorted({*names.tolist()})}
-    if (strange := next((name for name, k in place.items() if k is None), None)) is not None:
-        raise LabelledRowsError(f"{path}: {unknown('label', strange, classes)} The columns of logits are the classes")
-    labels_N = np.array([place[name] for name in names.tolist()], dtype=np.intp)
-    return _Values(values_NC, labels_N, probabilities, groups_N)
+def _whole(labels: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """Return the labels that are not NaN, as integers if all are whole numbers, and which of all these are."""
+    if labels.dtype.kind != "f" or labels.ndim != 1:
+        return labels, np.ones(len(labels) if labels.ndim else 0, np.bool_)
+    known_N = ~np.isnan(labels)
+    known = labels[known_N]
+    are_whole = bool((np.isfinite(known) & (known == np.floor(known))).all())
+    return known.astype(np.int64) if are_whole else known, known_N
+
+
+def _of_table(path: Path, form: Form, setting: Resolution | None, groups: str | None) -> LogitRows:
+    groups_N = None if groups is None else row_groups.of_table(path, groups, form.label)
+    if form.scale == "probabilities":
+        form = replace(form, resolution=setting)
+    found, labels = read_class_columns(path, form, apart=() if groups is None else (groups,))
+    values_NC = both_classes(found.values_NC) if form.scale == "probabilities" else check_logits(found.values_NC)
+    label_N, scheme = class_indices(path.name, "label", labels, found.classes, first=form.first_label)
+    if scheme != "names" and not form.classes:
+        check_order(path.name, values_NC.argmax(axis=1), label_N, found.classes)
+    known_N = label_N >= 0
+    _check_any_label(path, known_N)
+    values = _Values(
+        values_NC[known_N],
+        label_N[known_N],
+        form.scale == "probabilities",
+        None if groups_N is None else groups_N[known_N],
+        _left_out(known_N),
+    )
+    rows = _with_resolution(values, None, setting)
+    how = order_note(scheme, found.classes, form.first_label or 0)
+    return replace(rows, classes=found.classes, notes=(*filter(None, (found.note, how)), *rows.notes))
+
+
+def _check_any_label(path: Path, known_N: npt.NDArray[np.bool_]) -> None:
+    """Check that some row has a label."""
+    if not known_N.any():
+        raise LabelledRowsError(f"{path}: no row of {len(known_N):,} has a label; a fit needs rows with one")
+
+
+def _left_out(known_N: npt.NDArray[np.bool_]) -> str:
+    """Say how many rows have no label; "" if all have one."""
+    count = int(np.count_nonzero(~known_N))
+    return f"{plural(count, 'row')} without a label left out." if count else ""
+
+
+def in_class_order(test: LogitRows, rows: LogitRows, path: Path) -> LogitRows:
+    """Return test rows of another table with the classes in the order of the rows of the fit.
+
+    Raises:
+        LabelledRowsError: The tables have other classes.
+    """
+    if not rows.classes or not test.classes or test.classes == rows.classes:
+        return test
+    if {*test.classes} != {*rows.classes}:
+        raise LabelledRowsError(
+            f"{path} has the classes {quotes(test.classes)}, and the rows of the fit have {quotes(rows.classes)}; give"
+            " rows of the same model in both, or name the columns of the classes: --classes"
+        )
+    order = [test.classes.index(name) for name in rows.classes]
+    place = np.argsort(order)
+    logits = replace(test.rows, logits_NC=test.rows.logits_NC[:, order], labels_N=place[test.rows.labels_N])
+    return replace(test, rows=logits, classes=rows.classes)
 
 
 def _cure(message: str) -> str:

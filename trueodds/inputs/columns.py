@@ -30,6 +30,14 @@ FIRST = 2
 """Row number of the first cells; the header is row 1."""
 
 
+class NumberError(FileError):
+    """Error for a column of numbers that holds something else."""
+
+    def __init__(self, message: str, column: str) -> None:
+        super().__init__(message)
+        self.column = column
+
+
 @dataclass(frozen=True, eq=False)
 class Texts:
     """A column of text: its distinct values, and the index of each row's value. An empty cell is ""."""
@@ -120,8 +128,8 @@ def read(path: Path, numbers: Sequence[str], texts: Sequence[str], moments: Sequ
     """Read some columns of a CSV or Parquet file, as numbers, as text or as times.
 
     Raises:
-        FileError: A cell is not a number or not a time, a line has another length than the header, or the file has
-            another format.
+        FileError: A cell is not a number (NumberError) or not a time, a line has another length than the header, or the
+            file has another format.
         MissingExtraError: The file is Parquet and pyarrow is not installed.
     """
     values, cells = (_read_csv if path.suffix == ".csv" else _read_parquet)(path, numbers, (*texts, *moments))
@@ -269,7 +277,7 @@ def _floats(path: Path, name: str, cells: Sequence[str], row_N: Sequence[int]) -
         if isinstance(number, str):
             problem = f"{path}, row {row:,}, column {name!r} holds {short(number)}"
             allowed = "allowed are numbers, and an empty cell for a missing one"
-            raise FileError(f"{problem}; {allowed}{table.comma_cure(number)}")
+            raise NumberError(f"{problem}; {allowed}{table.comma_cure(number)}", name)
     return np.array(found, np.float64)
 
 
@@ -295,7 +303,7 @@ def _read_parquet(path: Path, numbers: Sequence[str], texts: Sequence[str]) -> t
         array = rows[name].to_numpy()
         if types.is_temporal(rows[name].type):
             problem = f"{path}: the column {name!r} holds times ({rows[name].type})"
-            raise FileError(f"{problem}; allowed are numbers: leave it out, or make numbers of it")
+            raise NumberError(f"{problem}; allowed are numbers: leave it out, or make numbers of it", name)
         plain = array.dtype.kind in "fiub"
         values[name] = array.astype(np.float64) if plain else _floats(path, name, *_number_cells(array.tolist()))
     for name in texts:

@@ -307,6 +307,9 @@ def check_logits(values: npt.ArrayLike, *, rows: int = 1) -> npt.NDArray[np.floa
         ValueError: `check_matrix` does not accept the values. Or there are at least two classes, every row lies in [0,
             1] and sums to 1 within 1e-3, and not all values are 0 and 1.
     """
+    if (shape := np.shape(values))[1:] == () and len(shape):
+        cure = "pass trueodds.logits_of(p) if they are probabilities p of one of two classes, and 0 and z if they are"
+        raise ValueError(f"logits has shape {shape}; expected (rows, classes): {cure} its log-odds z")
     logits_NC = check_matrix(values, "logits")
     if logits_NC.shape[1] < 2 or len(logits_NC) < rows:
         return logits_NC

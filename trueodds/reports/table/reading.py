@@ -16,6 +16,7 @@ from trueodds.errors import UserError, nearest
 from trueodds.files import FileError, read_npz
 from trueodds.inputs import columns
 from trueodds.inputs.columns import Texts
+from trueodds.inputs.table import is_number
 from trueodds.inputs.times import note as time_note
 from trueodds.processes.choices import LABEL, TABLES
 from trueodds.reports.table.classes import bare_names, numeric_names, one_column, unlabelled_note
@@ -252,7 +253,7 @@ def _of_columns(path: Path, form: Form) -> Answers:
     own = form.judge, "set" if form.sets else None
     texts = [name for name in dict.fromkeys((*known, *own)) if name in header]
     times = [name for name in ("time",) if name in header]
-    table = columns.read(path, ["confidence"] if by_confidence else of_classes, texts, times)
+    table = _read(path, ("confidence",) if by_confidence else of_classes, texts, times)
     table.texts.update(joined)
     moments = table.times.get("time")
     note = "" if moments is None else time_note("time", moments.unit)
@@ -288,19 +289,9 @@ def _of_columns(path: Path, form: Form) -> Answers:
         answers = _of_confidence(path, confidence, correct, predicted, labels, groups, header, form.classes, form)
         return _with_sets(path, header, answers, table.texts.get("set"), labels, form.classes, predicted, form)
     assert labels is not None
-    scale, note = form.scale or "probabilities", ""
-    if scale == "logits":
-        _check_scale(form)
-    step = form.resolution.step if form.resolution else None
-    values_NC = _class_values(path, {name: table.numbers[name] for name in of_classes}, scale, step)
-    if len(of_classes) == 1 and scale == "logits":
-        raise _one_of_logits(path, f"column {of_classes[0]!r}")
-    if len(of_classes) == 1:
-        stated = form.classes if absent else ()
-        classes, note = one_column(path.name, of_classes[0], labels, classes=stated, positive=form.positive)
-    else:
-        classes = bare_names(of_classes, labels)
-        note = "" if form.classes or scale == "probabilities" else unlabelled_note(classes, labels)
+    scale = form.scale or "probabilities"
+    numbers = {name: table.numbers[name] for name in of_classes}
+    values_NC, classes, note = of_class_columns(path, numbers, labels, form, is_absent=bool(absent))
     answers = of_probabilities(
         path.name,
         softmax(check_logits(values_NC, rows=TELLING_ROWS)) if scale == "logits" else both_classes(values_NC),
@@ -340,6 +331,78 @@ def _with_sets(
         )
     options: dict[str, Any] = {"classes": classes, "predicted": predicted, "first": form.first_label}
     return replace(answers, sets=sets_of_cells(path.name, cells, labels, form.sets, first_row=FIRST, **options))
+
+
+class ClassColumns(NamedTuple):
+    """Numbers of the classes."""
+
+    values_NC: Array
+    """N x 1 if a single column holds the probability of one of two classes."""
+    classes: tuple[str, ...]
+    note: str
+    """Sentence on how the columns were read, if their names do not say it."""
+
+
+def of_class_columns(
+    path: Path, numbers: Mapping[str, Array], labels: Texts, form: Form, *, is_absent: bool
+) -> ClassColumns:
+    """Check the columns of the classes, and name the classes.
+
+    Args:
+        path: The table, for messages.
+        numbers: The columns that `choose_columns` chose.
+        labels: True classes.
+        form: Facts about the table.
+        is_absent: `form.classes` names both classes of a single column.
+
+    Raises:
+        FileError: A number cannot be used, rows do not sum to 1, or the class of a single column is not known.
+    """
+    scale, of_classes = form.scale or "probabilities", tuple(numbers)
+    if scale == "logits":
+        _check_scale(form)
+    step = form.resolution.step if form.resolution else None
+    values_NC = _class_values(path, numbers, scale, step)
+    if len(of_classes) == 1 and scale == "logits":
+        raise _one_of_logits(path, f"column {of_classes[0]!r}")
+    if len(of_classes) == 1:
+        stated = form.classes if is_absent else ()
+        return ClassColumns(
+            values_NC, *one_column(path.name, of_classes[0], labels, classes=stated, positive=form.positive)
+        )
+    classes = bare_names(of_classes, labels)
+    note = "" if form.classes or scale == "probabilities" else unlabelled_note(classes, labels)
+    return ClassColumns(values_NC, classes, note)
+
+
+def read_class_columns(path: Path, form: Form, *, apart: Sequence[str] = ()) -> tuple[ClassColumns, Texts]:
+    """Read the numbers of the classes of a table, and its labels. The columns `apart` are no classes.
+
+    Raises:
+        FileError: As `read`.
+    """
+    header = columns.names(path)
+    if similar := alike((form.label, *form.classes), header):
+        label, *renamed = (similar.get(name, name) for name in (form.label, *form.classes))
+        form = replace(form, label=label, classes=tuple(renamed))
+    _, of_classes, absent = choose_columns(path, [name for name in header if name not in apart], form)
+    table = _read(path, of_classes, [form.label], [])
+    labels = table.texts[form.label]
+    return of_class_columns(path, table.numbers, labels, form, is_absent=bool(absent)), labels
+
+
+def _read(path: Path, numbers: Sequence[str], texts: Sequence[str], times: Sequence[str]) -> columns.Columns:
+    """Read the columns of a table. A column of text that is taken for a class gets an error with the option for it."""
+    try:
+        return columns.read(path, numbers, texts, times)
+    except columns.NumberError as error:
+        others = [name for name in numbers if name != error.column]
+        if not others:
+            raise
+        texts_of = columns.read(path, (), others).texts
+        others = [name for name, cells in texts_of.items() if all(is_number(value) for value in cells.values if value)]
+        cure = _naming(others, "logits", error.column)
+        raise FileError(f"{error}. {cure}{' --positive CLASS' * (len(others) == 1)}") from None
 
 
 def _no_sets(path: Path, what: str, available: Sequence[str]) -> FileError:
@@ -476,11 +539,7 @@ def _vector(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Texts | None:
         return None
     array = arrays[name]
     if array.ndim != 1:
-        hint = (
-            ". If each column is a yes/no label of its own, use `trueodds report --multi-label`"
-            if name == "labels"
-            else ""
-        )
+        hint = ". If each column is a yes/no label of its own, add --multi-label" if name == "labels" else ""
         raise ValueError(f"{name} has shape {array.shape}; expected (rows,), one value for each answer{hint}")
     return Texts.of_array(np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array)
 
@@ -530,7 +589,7 @@ def _no_column(path: Path | str, name: str, header: Sequence[str], option: str) 
         f"{path} has no column {name!r}; it has {column_quotes(header)}; name it with {option}.{nearest(name, header)}"
     )
     if any(one[:2] in ("p_", "z_") and f"y_{one[2:]}" in header for one in header):
-        words += " If p_NAME and y_NAME are yes/no labels of their own, use `trueodds report --multi-label`."
+        words += " If p_NAME or z_NAME and y_NAME are yes/no labels of their own, add --multi-label."
     headless = any(_FRACTION.fullmatch(cell) for cell in header)
     return FileError(words + " If its first row is an answer, put a row of names above it." * headless)
 
