@@ -85,7 +85,14 @@ def test_test_rows_with_columns_in_another_order_are_the_same(
     for test in (csv(tmp_path / "val.csv"), turned):
         assert calibrate(tmp_path / "val.csv", "--test", test, "--out", tmp_path) == 0
         told.append(capsys.readouterr().out.splitlines()[:6])
-    assert told[0] == told[1]
+    named = {"logits": Z[:, [2, 0, 1]], "labels": np.array(NAMES)[Y], "class_names": ["hare", "cat", "dog"]}
+    np.savez(tmp_path / "named.npz", **named)
+    assert calibrate(tmp_path / "val.csv", "--test", tmp_path / "named.npz", "--out", tmp_path) == 0
+    told.append([line for line in capsys.readouterr().out.splitlines() if not line.startswith("Read: ")][:6])
+    assert told[0] == told[1] == told[2]
+    np.savez(tmp_path / "named.npz", **named | {"class_names": ["hare", "cat"]})
+    assert calibrate(tmp_path / "named.npz", "--out", tmp_path) == 1
+    assert "class_names has 2 names for 3 columns of logits; give one for each class" in capsys.readouterr().err
 
 
 def test_columns_with_a_meaning_and_rows_without_a_label_are_left_out(
@@ -315,6 +322,9 @@ def test_labels_from_1_on_are_refused_until_it_is_said(tmp_path: Path) -> None:
         read_logits(path, "label")
     for first in (0, 1):
         assert (read_logits(path, "label", first=first).rows.labels_N == Y % 2 + 1 - first).all()
+    np.savez(path, logits=Z, labels=np.where(Y, Y, np.nan))
+    with pytest.raises(LabelledRowsError, match="has labels from 1 to 2 of 3 classes"):
+        read_logits(path, "label")
     np.savez(path, logits=Z, labels=Y % 2 + 1, test_logits=Z, test_labels=Y)
     assert (read_logits(path, "label").rows.labels_N == Y % 2 + 1).all()
 

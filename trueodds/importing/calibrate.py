@@ -19,7 +19,7 @@ from trueodds.files import read_npz
 from trueodds.importing import forms
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs import row_groups
-from trueodds.inputs.columns import read_npy
+from trueodds.inputs.columns import Texts, read_npy
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
 from trueodds.reports.table.classes import check_order, class_indices, order_note
@@ -207,8 +207,12 @@ def read_logits(
         kinds = KINDS[::-1] if probabilities else KINDS
         pair = _pair_in(arrays, kinds, ("", "val_")) or _names(kinds[0], "")
         of_test = _pair_in(arrays, kinds, ("test_",))
-        if first is None:
-            _check_first(path, arrays, [pair, *filter(None, [of_test])])
+        pairs = [pair, *filter(None, [of_test])]
+        named = tuple(map(str, arrays.get("class_names", ())))
+        if named:
+            arrays, first = _with_numbers(path, arrays, pairs, named, first), 0
+        elif first is None:
+            _check_first(path, arrays, pairs)
         rows = _of_arrays(path, arrays, pair, probabilities, first or 0, groups)
         test = _of_arrays(path, arrays, of_test, probabilities, first or 0, groups) if of_test else None
         source = _with_resolution(rows, test, resolution)
@@ -218,12 +222,12 @@ def read_logits(
         raise
     except ValueError as error:
         raise LabelledRowsError(f"{path}: {_cure(str(error))}") from None
-    names = tuple(name for name, _ in filter(None, [pair, of_test]))
+    names = tuple(name for name, _ in pairs)
     if source.test and source.test.logits_NC.shape[1] != source.rows.logits_NC.shape[1]:
         sizes = [of.logits_NC.shape[1] for of in (source.rows, source.test)]
         problem = f"{pair[0]} has {sizes[0]} classes and {names[-1]} {sizes[1]}"
         raise LabelledRowsError(f"{path}: {problem}; give rows of the same model in both")
-    return replace(source, arrays=names if path.suffix == ".npz" else ())
+    return replace(source, arrays=names if path.suffix == ".npz" else (), classes=named)
 
 
 class _Values(NamedTuple):
@@ -283,14 +287,43 @@ def _pair(path: Path, labels: Path | None) -> dict[str, npt.NDArray[Any]]:
 
 def _check_first(path: Path, arrays: dict[str, npt.NDArray[Any]], pairs: Sequence[tuple[str, str]]) -> None:
     """Check that numeric labels show whether they count from 0 or from 1."""
-    labels = [arrays[name] for _, name in pairs if name in arrays and arrays[name].dtype.kind in "iu"]
-    numbers = np.unique(np.concatenate([array.ravel() for array in labels])) if labels else np.zeros(0, int)
+    labels = [_whole(arrays[name])[0] for _, name in pairs if name in arrays]
+    labels = [array.ravel() for array in labels if array.dtype.kind in "iu"]
+    numbers = np.unique(np.concatenate(labels)) if labels else np.zeros(0, int)
     rows = arrays.get(pairs[0][0])
     classes = 0 if rows is None else rows.shape[1] if rows.ndim == 2 else 2
     if len(numbers) and numbers[0] >= 1 and numbers[-1] <= classes:
         problem = f"{path} has labels from {numbers[0]} to {numbers[-1]} of {classes:,} classes, and none is 0"
         cure = "give the number of the first class: --first-label 0 or --first-label 1"
         raise LabelledRowsError(f"{problem}; {cure}")
+
+
+def _with_numbers(
+    path: Path,
+    arrays: dict[str, npt.NDArray[Any]],
+    pairs: Sequence[tuple[str, str]],
+    classes: tuple[str, ...],
+    first: int | None,
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays with labels that are numbers from 0 on; NaN is no label. `classes` names the columns.
+
+    Raises:
+        FileError: A label is not a class, or there is not a name for each column.
+    """
+    numbered = dict(arrays)
+    for rows, labels in pairs:
+        if rows not in arrays or labels not in arrays or arrays[labels].ndim != 1:
+            continue
+        columns = arrays[rows].shape[1] if arrays[rows].ndim == 2 else 1
+        if len(classes) != max(columns, 2):
+            raise LabelledRowsError(
+                f"{path}: class_names has {plural(len(classes), 'name')} for {plural(columns, 'column')} of {rows};"
+                " give one for each class"
+            )
+        texts = Texts.of_array(arrays[labels])
+        index_N = class_indices(path.name, "label", texts, classes, first=first).index_N
+        numbered[labels] = np.where(index_N < 0, np.nan, index_N)
+    return numbered
 
 
 def _of_arrays(

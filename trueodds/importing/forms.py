@@ -15,8 +15,9 @@ EXPECTED = "an .npy, an .npz with p, or a .csv or .parquet table with a column f
 """The maker's own probabilities."""
 LOGITS = (
     "an .npz with logits and labels, or with val_logits, val_labels, test_logits and test_labels, or with probabilities"
-    " in place of logits; an .npy of logits together with --labels; or a .csv or .parquet table with a column of logits"
-    " for each class, by name, and one for the labels, or with one column of probabilities of one of two classes"
+    " in place of logits, and optionally class_names; an .npy of logits together with --labels; or a .csv or .parquet"
+    " table with a column of logits for each class, by name, and one for the labels, or with one column of"
+    " probabilities of one of two classes"
 )
 """Logits with their labels."""
 PRESETS: dict[str, dict[str, Any]] = {
