@@ -149,12 +149,19 @@ def check_top(
     return confidence_N, correct_N.astype(bool)
 
 
+_NAMES_CURE = "; of names pass the places: [classes.index(name) for name in labels], or classes=... to trueodds.report"
+_LABEL_CURES = {"b": "; pass labels.astype(int) if True is class 1", "O": _NAMES_CURE, "U": _NAMES_CURE}
+
+
 def check_labels(labels: npt.ArrayLike, rows: int, classes: int, name: str = "labels") -> npt.NDArray[np.intp]:
     """Check labels and return them as an intp vector of length `rows` with values 0..classes-1.
 
+    Whole floating-point numbers count as integers: pandas has them in a column with gaps, and after the gaps are taken
+    out.
+
     Raises:
-        ValueError: Labels are not one-dimensional, have another length, are not integers, are missing, or are outside
-            the classes.
+        ValueError: Labels are not one-dimensional, have another length, are not whole numbers, are missing, or are
+            outside the classes.
     """
     labels_N = as_array(labels, name)
     if labels_N.shape != (rows,):
@@ -162,8 +169,14 @@ def check_labels(labels: npt.ArrayLike, rows: int, classes: int, name: str = "la
     if labels_N.dtype.kind == "f" and np.isnan(labels_N).any():
         row = int(np.isnan(labels_N).argmax())
         raise ValueError(f"{name}[{row}] is nan, a missing label; {GAP_CURE}")
-    if labels_N.dtype.kind not in "iu":
-        raise ValueError(f"{name} has dtype {labels_N.dtype}; expected integer class indices 0..{classes - 1}")
+    expected = f"expected integer class indices 0..{classes - 1}"
+    if labels_N.dtype.kind == "f":
+        uneven_N = ~np.isfinite(labels_N) | (labels_N != np.floor(labels_N))
+        if uneven_N.any():
+            row = int(uneven_N.argmax())
+            raise ValueError(f"{name}[{row}] is {labels_N[row]:g}; {expected}")
+    elif labels_N.dtype.kind not in "iu":
+        raise ValueError(f"{name} has dtype {labels_N.dtype}; {expected}{_LABEL_CURES.get(labels_N.dtype.kind, '')}")
     if rows and (labels_N.min() < 0 or labels_N.max() >= classes):
         bad = labels_N[(labels_N < 0) | (labels_N >= classes)][0]
         cure = "give each row the place of its class, and leave out rows without a label"
