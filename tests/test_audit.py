@@ -143,3 +143,20 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     np.savez(tmp_path / "answers.npz", logits=np.zeros((3, 2)), labels=[0, 1, 0])
     assert main("trueodds", COMMANDS, ["audit", str(tmp_path / "answers.npz"), "--features", "age"]) != 0
     assert "has no named columns" in capsys.readouterr().err
+
+
+def test_members_are_the_rows_of_the_words() -> None:
+    confidence_N, right_N, features = rows(6_000)
+    (group,) = worst_group(confidence_N, right_N, features).groups
+    low = next(c.value for c in group.conditions if c.feature == "age")
+    assert isinstance(low, float)
+    assert group.members(features).tolist() == ((features["age"] > low) & (features["site"] == "north")).tolist()
+    assert group.members({"age": [80, 80, None], "site": ["north", "south", "north"]}).tolist() == [True, False, False]
+    for given, words in (
+        ({}, "features is empty"),
+        ({"age": [1]}, "features lacks 'site', a column of the group"),
+        ({"age": [1], "site": [3]}, "feature 'site' has numbers; give texts, as in the audit"),
+        ({"age": ["old"], "site": ["north"]}, "feature 'age' has texts; give numbers, as in the audit"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            group.members(given)

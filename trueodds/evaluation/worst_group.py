@@ -71,6 +71,29 @@ class WorstGroup:
         """The group in words."""
         return " and ".join(map(str, self.conditions)) or "all rows"
 
+    def members(self, features: Mapping[str, Sequence[Any] | npt.NDArray[Any]]) -> Mask:
+        """Return which rows belong to the group.
+
+        Args:
+            features: Columns by name, as for `worst_group`; of the same rows or of others.
+
+        Raises:
+            ValueError: Columns differ in their lengths, there are none, or one of the group's is missing or has other
+                values than in the audit: numbers instead of texts, or texts instead of numbers.
+        """
+        if not features:
+            raise ValueError("features is empty; give the columns of the audit")
+        rows = len(next(iter(features.values())))
+        columns = {name: _Column.of(name, values, rows) for name, values in features.items()}
+        for condition in self.conditions:
+            column = columns.get(condition.feature)
+            if column is None:
+                raise ValueError(f"features lacks {condition.feature!r}, a column of the group; give it")
+            if condition.value is not None and isinstance(condition.value, str) == (column.texts_N is None):
+                kinds = ("numbers", "texts") if column.texts_N is None else ("texts", "numbers")
+                raise ValueError(f"feature {condition.feature!r} has {kinds[0]}; give {kinds[1]}, as in the audit")
+        return _members(columns, self.conditions, rows)
+
 
 @dataclass(frozen=True)
 class GroupAudit:
