@@ -12,7 +12,7 @@ import pytest
 
 from trueodds.cli import COMMANDS, main
 from trueodds.cli.audit import text_of
-from trueodds.evaluation.worst_group import STAKES, Condition, log_e_value, worst_group
+from trueodds.evaluation.worst_group import STAKES, Condition, best_split, log_e_value, worst_group
 
 
 def rows(n: int, off: float = 0.3, seed: int = 0) -> tuple[Any, Any, dict[str, Any]]:
@@ -160,3 +160,28 @@ def test_members_are_the_rows_of_the_words() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             group.members(given)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_split_is_that_of_scikit_learn(seed: int) -> None:
+    from sklearn.tree import DecisionTreeRegressor
+
+    rng = np.random.default_rng(seed)
+    columns_FN = [
+        rng.normal(size=300).astype(np.float32).astype(np.float64),
+        (rng.random(300) < 0.1).astype(np.float64),
+        rng.integers(0, 4, 300).astype(np.float64),
+        np.ones(300),
+    ]
+    residual_N = rng.normal(size=300) + 0.5 * (columns_FN[seed % 3] > 0.5)
+    fewest = 10 + 20 * (seed % 2)
+    regressor = DecisionTreeRegressor(max_depth=1, min_samples_leaf=fewest, random_state=0)
+    tree = regressor.fit(np.column_stack(columns_FN), residual_N).tree_
+    found = best_split(columns_FN, residual_N, fewest)
+    assert found is not None and found[0] == tree.feature[0] and found[1] == pytest.approx(tree.threshold[0])
+
+
+def test_no_split_is_allowed() -> None:
+    assert best_split([np.ones(50)], np.arange(50.0), 10) is None
+    assert best_split([np.arange(50.0)], np.arange(50.0), 26) is None
+    assert best_split([], np.arange(50.0), 10) is None

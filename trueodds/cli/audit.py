@@ -2,7 +2,7 @@
 
 It reads the same tables as `trueodds report`, as .csv or .parquet. A tree on one half of the labelled rows finds a
 group, such as `age > 60 and site is "north"`. Bets on the other half test it. If no group is off by more than the
-tolerance, at most 5% of audits report one (--alpha). Needs the extra `sklearn`.
+tolerance, at most 5% of audits report one (--alpha).
 """
 
 from __future__ import annotations

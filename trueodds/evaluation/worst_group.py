@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from trueodds.errors import MissingExtraError
 from trueodds.metrics import CalibrationSums, gap_sequence
 from trueodds.sums.inputs import Array, check_alpha, check_level, check_top, is_number, is_whole
 
@@ -167,7 +166,6 @@ def worst_group(
     Raises:
         ValueError: Columns have another length than the rows, there are fewer than 40 rows or no features, or a value
             is outside its range.
-        MissingExtraError: scikit-learn is not installed (extra `sklearn`).
 
     References:
         Hebert-Johnson et al. 2018, Multicalibration. Wang and Ramdas 2022, on e-values.
@@ -334,35 +332,67 @@ def _search(
     columns: Mapping[str, _Column], confidence_N: Array, correct_N: Mask, search_N: Mask, tolerance: float, depth: int
 ) -> tuple[tuple[Condition, ...], float]:
     """Return the conditions of the worst node of a tree on the rows of the search, and the sign of its gap."""
-    try:
-        from sklearn.tree import DecisionTreeRegressor
-    except ModuleNotFoundError:
-        raise MissingExtraError("an audit", "scikit-learn", "sklearn") from None
-    split = [(column, *one) for column in columns.values() for one in column.splits(search_N)]
+    splits = [(column, *one) for column in columns.values() for one in column.splits(search_N)]
     residual_N = correct_N - confidence_N
-    best: tuple[float, tuple[Condition, ...]] = (_score(confidence_N[search_N], residual_N[search_N], tolerance), ())
-    rows = int(search_N.sum())
-    if split:
-        matrix_NF = np.column_stack([values_N for _, values_N, _ in split])[search_N]
-        fewest = max(FEWEST_ROWS // 4, rows // 100)
-        regressor = DecisionTreeRegressor(max_depth=depth, min_samples_leaf=fewest, random_state=0)
-        tree = regressor.fit(matrix_NF, residual_N[search_N]).tree_
-        stack: list[tuple[int, tuple[Condition, ...]]] = [(0, ())]
-        while stack:
-            node, conditions = stack.pop()
-            inside_N = search_N & _members(columns, conditions, len(search_N))
-            if inside_N.any():
-                score = _score(confidence_N[inside_N], residual_N[inside_N], tolerance)
-                if score > best[0]:
-                    best = (score, conditions)
-            if tree.children_left[node] < 0:
-                continue
-            column, _, category = split[tree.feature[node]]
-            for child, is_left in ((tree.children_left[node], True), (tree.children_right[node], False)):
-                condition = column.condition(float(tree.threshold[node]), category, is_left, search_N)
-                stack.append((int(child), _tighten(conditions, condition)))
-    inside_N = search_N & _members(columns, best[1], len(search_N))
-    return best[1], 1.0 if residual_N[inside_N].sum() >= 0 else -1.0
+    fewest = max(FEWEST_ROWS // 4, int(search_N.sum()) // 100)
+    best: tuple[float, tuple[Condition, ...], float] = (-math.inf, (), 1.0)
+    nodes: list[tuple[Condition, ...]] = [()]
+    levels: dict[tuple[Condition, ...], int] = {(): 0}
+    while nodes:
+        conditions = nodes.pop()
+        inside_N = search_N & _members(columns, conditions, len(search_N))
+        if not inside_N.any():
+            continue
+        score = _score(confidence_N[inside_N], residual_N[inside_N], tolerance)
+        if score > best[0]:
+            best = (score, conditions, 1.0 if residual_N[inside_N].sum() >= 0 else -1.0)
+        if levels[conditions] == depth:
+            continue
+        split = best_split([values_N[inside_N] for _, values_N, _ in splits], residual_N[inside_N], fewest)
+        if split is None:
+            continue
+        column, _, category = splits[split[0]]
+        for is_left in (True, False):
+            child = _tighten(conditions, column.condition(split[1], category, is_left, search_N))
+            if child not in levels:  # a rounded threshold may repeat a condition
+                levels[child] = levels[conditions] + 1
+                nodes.append(child)
+    return best[1], best[2]
+
+
+def best_split(columns_FN: Sequence[Array], residual_N: Array, fewest: int) -> tuple[int, float] | None:
+    """Return the split that lowers the variance of the residuals most: the column's index, and the threshold.
+
+    It maximises S_L^2 / n_L + S_R^2 / n_R over all columns and thresholds, with the sums S of the residuals of the n
+    rows on each side. Each side has at least `fewest` rows. Of equal splits, the first one is chosen.
+
+    Args:
+        columns_FN: The columns.
+        residual_N: Residuals of the rows.
+        fewest: Smallest number of rows of a side.
+
+    Returns:
+        The split, whose left side has values up to the threshold; None if no split is allowed.
+
+    References:
+        Breiman, Friedman, Olshen and Stone 1984, Classification and Regression Trees.
+    """
+    rows, total = len(residual_N), float(residual_N.sum())
+    if rows < 2 * fewest:
+        return None
+    left_M = np.arange(fewest, rows - fewest + 1)
+    best: tuple[float, int, float] | None = None
+    for index, values_N in enumerate(columns_FN):
+        order_N = np.argsort(values_N, kind="stable")
+        sorted_N = values_N[order_N]
+        sum_M = np.cumsum(residual_N[order_N])[left_M - 1]
+        gain_M = sum_M**2 / left_M + (total - sum_M) ** 2 / (rows - left_M)
+        gain_M[sorted_N[left_M - 1] == sorted_N[left_M]] = -math.inf
+        place = int(np.argmax(gain_M))
+        if gain_M[place] > (-math.inf if best is None else best[0] + 1e-12):
+            left = int(left_M[place])
+            best = float(gain_M[place]), index, float(sorted_N[left - 1] + sorted_N[left]) / 2
+    return None if best is None else best[1:]
 
 
 def _tighten(conditions: tuple[Condition, ...], condition: Condition) -> tuple[Condition, ...]:
