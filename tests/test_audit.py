@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from trueodds.cli import COMMANDS, main
-from trueodds.cli.audit import text_of
+from trueodds.evaluation.audit_result import audit_of
 from trueodds.evaluation.worst_group import STAKES, Condition, best_split, log_e_value, worst_group
 
 
@@ -98,7 +98,7 @@ def test_words() -> None:
 @pytest.mark.parametrize(("alpha", "words"), [(0.05, "at most 5%"), (0.025, "at most 2.5%"), (0.001, "at most 0.1%")])
 def test_a_small_alpha_is_not_rounded(alpha: float, words: str) -> None:
     audit = worst_group([0.9] * 50, [True] * 50, {"x": range(50)}, alpha=alpha)
-    assert text_of(audit)[-1].endswith(f"with a probability of {words}.")
+    assert audit_of(audit, ["x"], []).reading.endswith(f"with a probability of {words}.")
 
 
 def test_refusals() -> None:

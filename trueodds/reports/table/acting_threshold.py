@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from trueodds.files import FileError
 from trueodds.metrics import Costs
@@ -18,6 +19,7 @@ from trueodds.sums.inputs import Array
 from trueodds.sums.positive import PositiveClass
 from trueodds.texts import capitalise, plural
 
+Mask = npt.NDArray[np.bool_]
 MOST_GROUPS = 1000
 """Largest number of groups with a threshold each. More groups are probably names of single answers."""
 SEED = 20260713
@@ -48,21 +50,37 @@ def sample_evenly(answers: Answers) -> tuple[Answers, str]:
             labelled_N &= ~unasked_N
             many = plural(int(unasked_N.sum()), "label is", "labels are")
             words.append(f"{many} left out because the audit had not asked for them: they are not a random sample.")
-    propensity_N = propensities_of(answers)
-    known_N = np.isfinite(propensity_N)
-    if (labelled_N & known_N).any():
-        least, most = float(propensity_N[known_N].min()), float(propensity_N[known_N].max())
-        drawn_N = np.random.default_rng(SEED).random(len(answers)) * propensity_N < least  # false for NaN
-        before, labelled_N = int(labelled_N.sum()), labelled_N & drawn_N
-        after = int(labelled_N.sum())
-        if after < before:
-            words.append(
-                f"Answers had different chances of a label (column propensity: {least:.3g} to {most:.3g}, or none). So"
-                f" {after:,} of {before:,} labels count here, drawn so that each answer has the same chance of one."
-            )
+    labelled_N, said = keep_evenly(labelled_N, propensities_of(answers), "column propensity")
+    words += filter(None, [said])
     if not words:
         return answers, ""
     return replace(answers, labelled_N=labelled_N, correct_N=answers.correct_N & labelled_N), " ".join(words)
+
+
+def keep_evenly(labelled_N: Mask, propensity_N: Array, source: str) -> tuple[Mask, str]:
+    """Choose labels such that each answer has the same probability of a label; see `sample_evenly`.
+
+    Args:
+        labelled_N: Whether each answer has a label.
+        propensity_N: Propensity of each answer, NaN if it is not known.
+        source: Place of the propensities, for the sentence.
+
+    Returns:
+        Whether each answer keeps its label, and a sentence about it ("" if all labels remain).
+    """
+    known_N = np.isfinite(propensity_N)
+    if not (labelled_N & known_N).any():
+        return labelled_N, ""
+    least, most = float(propensity_N[known_N].min()), float(propensity_N[known_N].max())
+    drawn_N = np.random.default_rng(SEED).random(len(labelled_N)) * propensity_N < least  # false for NaN
+    kept_N: Mask = labelled_N & drawn_N
+    before, after = int(labelled_N.sum()), int(kept_N.sum())
+    if after == before:
+        return kept_N, ""
+    return kept_N, (
+        f"Answers had different chances of a label ({source}: {least:.3g} to {most:.3g}, or none). So"
+        f" {after:,} of {before:,} labels count here, drawn so that each answer has the same chance of one."
+    )
 
 
 def acting_threshold(
