@@ -131,7 +131,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "Groups are found on half of the 4,000 labelled rows" in text
     document = json.loads(out.read_text(encoding="utf-8"))
     direct = worst_group(confidence_N, right_N, {name: features[name] for name in ("age", "site")})
-    assert document["found"] and document["groups"][0]["words"] == direct.groups[0].words
+    assert document["is_found"] and document["groups"][0]["words"] == direct.groups[0].words
     assert document["groups"][0]["log_e"] == pytest.approx(direct.groups[0].log_e)
     for words, message in (
         (["--features", "height"], "--features names 'height'"),

@@ -1,6 +1,6 @@
 """Audits beside mcgrad: how often each reports a group of a sound table, and how many rows a real group takes.
 
-    python -m benchmarks.evidence.audit        # about seven minutes on one core
+    python -m benchmarks.evidence.audit        # about nine minutes on one core
 
 Confidences are those of shapes B (sharp), C (dull) and D (rare errors) of benchmarks/shapes.py. Each row has the
 confidence itself, two numbers, one of them with gaps, and two texts with 4 and 40 values as features; or 30 more
@@ -37,7 +37,7 @@ SHAPES = {"B": "sharp", "C": "dull", "D": "rare errors"}
 TRUTHS = {"calibrated": 0.0, "edge": 0.02}
 POWER_ROWS, WIDE, LEVEL, LOOKS, SEED = (1_000, 3_000, 10_000), 30, 0.05, 5, 3
 OFF = {"text": 0.1, "two conditions": 0.1, "small": 0.2}
-"""How much less often a real group is right than it says."""
+"""Gap of each real group: mean confidence minus accuracy."""
 VALUES = 4
 """Values per feature of mcgrad: `max_values_per_segment_feature`."""
 SETTINGS = (

@@ -96,7 +96,7 @@ async def audit(
     the service's audit had not asked for are left out.
     """
     runtime = runtime_of(request)
-    wanted = _features(features)
+    names = _features(features)
     subject = await runtime.version(model, version)
     start, end = (None if time is None else unix_ms(time) for time in (since, until))
     if start is not None and end is not None and start >= end:
@@ -108,7 +108,7 @@ async def audit(
     options = Options(tolerance, alpha, level, depth, swap, seed)
     async with request.app.state.audits:  # one takes a second of a core for 100,000 labels
         result = await asyncio.to_thread(
-            compose, block, sums, subject, wanted, (start, end), options, runtime.settings.audit_share
+            compose, block, sums, subject, names, (start, end), options, runtime.settings.audit_share
         )
     return Response(result.model_dump_json(), media_type=json_body.JSON, headers={"cache-control": "no-store"})
 
@@ -117,7 +117,7 @@ def compose(
     block: LabelBlock,
     sums: AnswerSums,
     version: Version,
-    wanted: Sequence[str],
+    names: Sequence[str],
     times: tuple[int | None, int | None],
     options: Options,
     audit_share: float,
@@ -128,7 +128,7 @@ def compose(
         block: The labels.
         sums: Sums of all answers, for the test of the choice of labels.
         version: The version.
-        wanted: Features that may form groups.
+        names: Features that may form groups.
         times: First time of the answers and their end, in milliseconds; None: no limit.
         options: Options of the search and of the test.
         audit_share: Audited share of the answers that act alone.
@@ -143,7 +143,7 @@ def compose(
     notes = [f"Looked at {plural(int(kept_L.sum()), 'labelled answer')} of {version.model}/{version.version}."]
     if (left := len(block) - int(kept_L.sum())) and kept_L.any():
         notes[0] = f"{notes[0][:-1]}; {left:,} of the {len(block):,} last labels are of other times."
-    if (unasked_L := kept_L & _unasked(block, version, audit_share)).any():
+    if (unasked_L := kept_L & _is_unasked(block, version, audit_share)).any():
         kept_L &= ~unasked_L
         many = plural(int(unasked_L.sum()), "label is", "labels are")
         notes.append(f"{many} left out because the audit had not asked for them: they are not a random sample.")
@@ -163,15 +163,15 @@ def compose(
     found: GroupAudit = worst_group(
         block.confidence_L[row_M],
         block.correct_L[row_M],
-        {name: known[name] for name in wanted},
+        {name: known[name] for name in names},
         **options._asdict(),
     )
     created_M = block.created_ms_L[row_M]
     for name in ("tag", "predicted"):
-        different = len(set(known[name])) if name in wanted else 0
+        different = len(set(known[name])) if name in names else 0
         if different > MOST_CATEGORIES:
             notes.append(f"Of {different:,} values of {name}, the {MOST_CATEGORIES} most frequent may form groups.")
-    part = audit_of(found, wanted, [*notes, ONE_LOOK])
+    part = audit_of(found, names, [*notes, ONE_LOOK])
     return LiveAudit(
         **part.model_dump(),
         model=version.model,
@@ -195,7 +195,7 @@ def features_of(block: LabelBlock, kept_L: Any, version: Version) -> Mapping[str
     }
 
 
-def _unasked(block: LabelBlock, version: Version, audit_share: float) -> Any:
+def _is_unasked(block: LabelBlock, version: Version, audit_share: float) -> Any:
     """Return which labels are of acting answers that the audit had not asked for."""
     if version.act_alone is None or not audit_share:
         return np.zeros(len(block), np.bool_)

@@ -28,7 +28,7 @@ def fill(client: Client, count: int = 800) -> None:
 def test_audits_of_a_service(client: Client, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fill(client)
     audit = client.audit(MODEL, features=["tag", "predicted"], swap=True, tolerance=0.05)
-    assert audit.found and audit.groups[0].words == 'tag is "night"' and audit.tolerance == 0.05
+    assert audit.is_found and audit.groups[0].words == 'tag is "night"' and audit.tolerance == 0.05
     assert len(audit.groups) == 2 and "Looked at 800 labelled answers" in str(audit)
     with pytest.raises(CallError, match=r"unknown feature 'tga'.*tag") as refused:
         client.audit(MODEL, features=["tga"])

@@ -50,7 +50,7 @@ def test_a_bad_tag_is_found_and_said_in_words(client: Client) -> None:
     rows, labels = fill(client, 0.35)
     found = client.read("/audit", model="mail")
     (group,) = found["groups"]
-    assert found["found"] and 'tag is "night"' in group["words"] and group["lower"] < -0.35 < group["upper"] < 0
+    assert found["is_found"] and 'tag is "night"' in group["words"] and group["lower"] < -0.35 < group["upper"] < 0
     assert found["rows"] == found["labels"] == ROWS and found["features"] == [*FEATURES]
     assert found["reading"].startswith('A group is off by more than 0.02:\n- tag is "night" ')
     assert found["notes"][0] == "Looked at 1,500 labelled answers of mail/7."
@@ -79,7 +79,7 @@ def test_a_bad_tag_is_found_and_said_in_words(client: Client) -> None:
 def test_sound_answers_get_no_group(client: Client) -> None:
     fill(client, 0.0)
     found = client.read("/audit", model="mail")
-    assert not found["found"] and found["reading"].startswith("No group is shown to be off by more than 0.02.")
+    assert not found["is_found"] and found["reading"].startswith("No group is shown to be off by more than 0.02.")
 
 
 def test_labels_with_unequal_propensities_are_thinned(client: Client) -> None:
@@ -93,7 +93,7 @@ def test_labels_with_unequal_propensities_are_thinned(client: Client) -> None:
     found = client.read("/audit", model="mail")
     assert 1_000 < found["rows"] < 1_400 < 2_700 < found["labels"]
     assert "labels count here, drawn so that each answer has the same chance of one." in " ".join(found["notes"])
-    assert not found["found"]
+    assert not found["is_found"]
 
 
 def test_labels_that_the_audit_had_not_asked_for_are_left_out(serve: Serve) -> None:

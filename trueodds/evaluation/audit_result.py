@@ -68,7 +68,7 @@ class AuditedGroup(BaseModel):
 class Audit(BaseModel):
     """Audit: the group with the worst calibration, found on one half of the labelled rows and tested on the other."""
 
-    found: bool = Field(description="some group is off by more than the tolerance")
+    is_found: bool = Field(description="some group is off by more than the tolerance")
     groups: list[AuditedGroup] = Field(description="the worst group; two if the halves also swap roles")
     features: list[str] = Field(description="features whose values may form groups")
     rows: int = Field(description="labelled rows of both halves")
@@ -113,7 +113,7 @@ def audit_of(audit: GroupAudit, features: Sequence[str], notes: Sequence[str]) -
     )
     lines = [first, *(f"- {group.line(audit.level, audit.threshold)}" for group in groups), ending]
     return Audit(
-        found=audit.is_found,
+        is_found=audit.is_found,
         groups=groups,
         features=list(features),
         rows=audit.rows,
