@@ -723,13 +723,15 @@ class Calls:
             version: Its version; default is the one that answers.
             goal: Figure that the sample makes precise; see `metrics.label_propensities`.
             threshold: For the goal "threshold": the confidence from which on answers act alone.
-            tag: For the goal "group": the only tag to label, beside the floor.
+            tag: For the goal "group": the only tag to label, beside the floor. Default: the tags that may be the worst,
+                by the labels so far.
             floor: Smallest propensity, as a share of that in a plain sample.
             since: Only answers given since then; default is the end of the last draw.
             until: Only answers given before then; default is now.
 
         Returns:
             The numbers of the draw: `answers`, `sample_size`, `smallest_propensity`, `largest_propensity` and others.
+            For the goal "group" without a tag, `suspects` has the tags that are most likely the worst.
         """
         times = encode_query({"since": since, "until": until})
         tree: dict[str, Any] = {"budget": budget, "who": who, "model": model, "version": version, "goal": goal, **times}
