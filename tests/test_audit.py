@@ -79,6 +79,65 @@ def test_sound_tables_seldom_get_a_group() -> None:
     assert found < 6
 
 
+def drawn_rows(seed: int, n: int = 5_000) -> list[Any]:
+    """Labelled rows of a sound population: sure answers are better than they say, others worse and labelled more."""
+    rng = np.random.default_rng(seed)
+    is_sure_N = rng.random(n) < 0.5
+    confidence_N = np.where(is_sure_N, 0.85, 0.65)
+    right_N = rng.random(n) < confidence_N + np.where(is_sure_N, 0.15, -0.15)
+    propensity_N = np.where(is_sure_N, 0.1, 0.9)
+    labelled_N = rng.random(n) < propensity_N
+    return [some[labelled_N] for some in (confidence_N, right_N, propensity_N, rng.normal(size=n))]
+
+
+def test_the_audit_is_about_all_answers_if_labels_are_drawn_with_propensities() -> None:
+    """Without propensities, the rows are off by 12 points. 4 finds or more of 20, of 5% each, have a chance of 2%."""
+    found = {True: 0, False: 0}
+    for seed in range(20):
+        c_N, right_N, p_N, x_N = drawn_rows(seed)
+        for is_weighted in found:
+            audit = worst_group(c_N, right_N, {"x": x_N}, propensity_N=p_N if is_weighted else None, seed=seed)
+            found[is_weighted] += audit.is_found
+            assert audit.left_out == 0 and audit.groups[0].rows <= audit.groups[0].labels
+    assert found[True] < 4 and found[False] > 15
+
+
+def test_a_group_with_one_propensity_loses_no_label() -> None:
+    rng = np.random.default_rng(2)
+    night_N = rng.random(3_000) < 0.2
+    p_N = np.where(night_N, 0.8, 0.1)
+    right_N = rng.random(3_000) < 0.9 - 0.4 * night_N
+    labelled_N = rng.random(3_000) < p_N
+    audit = worst_group(
+        np.full(3_000, 0.9)[labelled_N],
+        right_N[labelled_N],
+        {"night": night_N[labelled_N]},
+        propensity_N=p_N[labelled_N],
+    )
+    (group,) = audit.groups
+    assert audit.is_found and group.rows == group.labels and group.share == pytest.approx(0.2, abs=0.03)
+
+
+def test_rows_without_a_propensity_take_no_part() -> None:
+    """Complaints, which are all wrong, do not make the group bad."""
+    rng = np.random.default_rng(4)
+    right = [*(rng.random(400) < 0.9), *[False] * 100]
+    features = {"complained": [False] * 400 + [True] * 100}
+    audit = worst_group([0.9] * 500, right, features, propensity_N=[0.5] * 400 + [np.nan] * 100)
+    assert (audit.rows, audit.left_out) == (400, 100) and not audit.is_found
+    said = audit_of(audit, [*features], ["Looked."])
+    assert said.notes == ["Looked.", "100 labels have no propensity and are left out: no random sample."]
+    unknown = worst_group([0.9] * 500, right, features, propensity_N=[np.nan] * 500)
+    assert (unknown.rows, unknown.left_out) == (500, 0) and unknown.is_found
+    with pytest.raises(ValueError, match=r"9 rows with a propensity \(491 have none\) are too few"):
+        worst_group([0.9] * 500, right, features, propensity_N=[0.5] * 9 + [np.nan] * 491)
+    for bad in (0.0, 1.5):
+        with pytest.raises(ValueError, match=f"propensity holds {bad}; allowed is"):
+            worst_group([0.9] * 500, right, features, propensity_N=[bad] * 500)
+    with pytest.raises(ValueError, match=r"propensity has shape \(2,\); expected \(500,\)"):
+        worst_group([0.9] * 500, right, features, propensity_N=[0.5, 0.5])
+
+
 def test_missing_values_may_be_the_group() -> None:
     rng = np.random.default_rng(1)
     gone_N = rng.random(3_000) < 0.3

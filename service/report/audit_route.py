@@ -22,7 +22,7 @@ from trueodds.evaluation.audit_result import LiveAudit, audit_of
 from trueodds.evaluation.worst_group import FEWEST_ROWS, MOST_CATEGORIES, MOST_DEPTH, GroupAudit, worst_group
 from trueodds.processes.choices import TOLERANCE
 from trueodds.reports.labelling import choice_of
-from trueodds.reports.table.acting_threshold import keep_evenly
+from trueodds.reports.table.acting_threshold import unasked_words
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.hours import HOUR_MS
 from trueodds.texts import plural
@@ -91,9 +91,9 @@ async def audit(
     test it. If no group is off by more than the tolerance, at most 5% of audits report one (`alpha`). This assumes
     that answers are independent, and that the choice of labelled answers does not depend on being right.
 
-    The features are the tag, the predicted class, the confidence, and hour and weekday of the answer in UTC. Labels
-    with different propensities are thinned until each answer has the same chance of one. Labels of acting answers that
-    the service's audit had not asked for are left out.
+    The features are the tag, the predicted class, the confidence, and hour and weekday of the answer in UTC. If the
+    labels of a group have different propensities, they are thinned until each of its answers has the same chance of
+    one. Labels of acting answers that the service's audit had not asked for are left out.
     """
     runtime = runtime_of(request)
     names = _features(features)
@@ -145,18 +145,19 @@ def compose(
         notes[0] = f"{notes[0][:-1]}; {left:,} of the {len(block):,} last labels are of other times."
     if (unasked_L := kept_L & _is_unasked(block, version, audit_share)).any():
         kept_L &= ~unasked_L
-        many = plural(int(unasked_L.sum()), "label is", "labels are")
-        notes.append(f"{many} left out because the audit had not asked for them: they are not a random sample.")
-    kept_L, said = keep_evenly(kept_L, np.where(kept_L, block.propensity_L, np.nan), "propensities")
-    notes += filter(None, [said])
-    if (count := int(kept_L.sum())) < FEWEST_ROWS:
+        notes.append(unasked_words(int(unasked_L.sum())))
+    known_L = kept_L & ~np.isnan(block.propensity_L)
+    counted_L = known_L if known_L.any() else kept_L
+    if (count := int(counted_L.sum())) < FEWEST_ROWS:
+        if undrawn := int(kept_L.sum()) - count:
+            notes.append(f"{plural(undrawn, 'label has', 'labels have')} no propensity, so they are no random sample.")
         said = f" {' '.join(notes[1:])}" if notes[1:] else ""
         message = (
             f"{count:,} of the {len(block):,} labels that were read count, which is too few for an audit.{said} It"
             f" takes {FEWEST_ROWS} or more: send labels to POST /feedback, or give an earlier time (since)"
         )
         raise ServiceError(409, "too_few_labels", message)
-    if (choice := choice_of(sums)) is not None and choice.warning and not said:
+    if (choice := choice_of(sums)) is not None and choice.warning and not known_L.any():
         notes.append(f"{choice.reading} The audit is about the labelled answers only.")
     known = features_of(block, kept_L, version)
     row_M = np.flatnonzero(kept_L)
@@ -164,9 +165,10 @@ def compose(
         block.confidence_L[row_M],
         block.correct_L[row_M],
         {name: known[name] for name in names},
+        propensity_N=block.propensity_L[row_M],
         **options._asdict(),
     )
-    created_M = block.created_ms_L[row_M]
+    created_M = block.created_ms_L[counted_L]
     for name in ("tag", "predicted"):
         different = len(set(known[name])) if name in names else 0
         if different > MOST_CATEGORIES:

@@ -82,18 +82,23 @@ def test_sound_answers_get_no_group(client: Client) -> None:
     assert not found["is_found"] and found["reading"].startswith("No group is shown to be off by more than 0.02.")
 
 
-def test_labels_with_unequal_propensities_are_thinned(client: Client) -> None:
-    """Answers at night have labels five times as often, which would weigh their accuracy too much."""
+def test_labels_with_unequal_propensities_are_thinned_within_the_group(client: Client) -> None:
+    """Each tag has its own propensity. So no label of the bad tag is lost, and labels without a propensity are."""
     rng = np.random.default_rng(3)
-    rows, labels = answers(0.0, count=6_000)
+    rows, labels = answers(0.4, count=3_000)
     for row in rows:
-        row["propensity"] = 1.0 if row.get("tag") == "night" else 0.2
+        row["propensity"] = {"night": 1.0, "day": 0.5}.get(row.get("tag", ""), 0.1)
+    del rows[0]["propensity"]
     client.send("/observe", {"observations": rows}, **WHOSE)
-    client.label([label for row, label in zip(rows, labels, strict=True) if rng.random() < row["propensity"]])
+    client.label([one for row, one in zip(rows, labels, strict=True) if rng.random() < row.get("propensity", 1)])
     found = client.read("/audit", model="mail")
-    assert 1_000 < found["rows"] < 1_400 < 2_700 < found["labels"]
-    assert "labels count here, drawn so that each answer has the same chance of one." in " ".join(found["notes"])
-    assert not found["is_found"]
+    (group,) = found["groups"]
+    assert found["is_found"] and 'tag is "night"' in group["words"] and group["rows"] == group["labels"] > 300
+    assert "1 label has no propensity and is left out: no random sample." in found["notes"]
+    assert found["rows"] == found["labels"] - 1
+    mixed = client.read("/audit", model="mail", features="hour")
+    assert mixed["groups"][0]["rows"] < mixed["groups"][0]["labels"] / 3
+    assert "labels, drawn so that each answer has the same chance of one (" in mixed["reading"]
 
 
 def test_labels_that_the_audit_had_not_asked_for_are_left_out(serve: Serve) -> None:

@@ -109,7 +109,8 @@ def _table_audit(arguments: argparse.Namespace) -> Audit:
     from trueodds.files import FileError
     from trueodds.inputs import columns
     from trueodds.reports.table import reading as tables
-    from trueodds.reports.table.acting_threshold import sample_evenly
+    from trueodds.reports.table.acting_threshold import asked_labels
+    from trueodds.reports.table.table_content import propensities_of
 
     if given := [name for name in OF_SERVICE if getattr(arguments, name) is not None]:
         option = f"--{given[0].replace('_', '-')}"
@@ -130,17 +131,22 @@ def _table_audit(arguments: argparse.Namespace) -> Audit:
         raise OptionsError(
             f"--features is {arguments.features!r}; name each column once, at least one, and not the label's column"
         )
-    answers, drawn = sample_evenly(tables.read(path, form_of(arguments)))
+    answers = tables.read(path, form_of(arguments))
+    labelled_N, unasked = asked_labels(answers)
     read = columns.read(path, [], wanted).texts
-    row_N = np.flatnonzero(answers.labelled_N)
+    row_N = np.flatnonzero(labelled_N)
     features = {name: np.array(read[name].as_list(), object)[row_N] for name in wanted}
     try:
         audit = worst_group(
-            answers.confidence_N[row_N], answers.correct_N[row_N], features, **_search_options(arguments)
+            answers.confidence_N[row_N],
+            answers.correct_N[row_N],
+            features,
+            propensity_N=propensities_of(answers)[row_N],
+            **_search_options(arguments),
         )
     except ValueError as error:
         raise OptionsError(f"{path}: {error}") from None
-    return audit_of(audit, wanted, [*filter(None, [drawn, answers.read_as]), *answers.notes])
+    return audit_of(audit, wanted, [*filter(None, [unasked, answers.read_as]), *answers.notes])
 
 
 def _search_options(arguments: argparse.Namespace) -> dict[str, Any]:

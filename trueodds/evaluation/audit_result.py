@@ -9,6 +9,7 @@ from datetime import datetime
 from pydantic import BaseModel, Field
 
 from trueodds.evaluation.worst_group import GroupAudit, WorstGroup
+from trueodds.texts import plural
 
 
 class AuditCondition(BaseModel):
@@ -25,8 +26,9 @@ class AuditedGroup(BaseModel):
 
     words: str = Field(description="the group in words")
     conditions: list[AuditCondition] = Field(description="conditions that all hold; empty: all rows")
-    rows: int
-    share: float = Field(description="share of the rows of that half")
+    labels: int = Field(description="labelled rows of the group in that half")
+    rows: int = Field(description="those that count; fewer than labels if the propensities differ")
+    share: float = Field(description="share of the group in that half, weighted by 1 / propensity")
     accuracy: float | None = Field(description="null: no row of that half is in the group")
     mean_confidence: float | None
     signed_gap: float | None = Field(description="accuracy minus mean confidence")
@@ -41,6 +43,7 @@ class AuditedGroup(BaseModel):
         return cls(
             words=group.words,
             conditions=[AuditCondition(**vars(one)) for one in group.conditions],
+            labels=group.labels,
             rows=group.rows,
             share=group.share,
             accuracy=group.accuracy if group.rows else None,
@@ -58,10 +61,14 @@ class AuditedGroup(BaseModel):
             return f"{self.words}: no row of the other half is in it."
         found = "found" if self.is_found else "not found"
         span = f"{self.lower:+.3f} to {self.upper:+.3f}"
+        counted = f"{self.rows:,} rows"
+        if self.rows < self.labels:
+            counted = f"{self.rows:,} of {self.labels:,} labels, drawn so that each answer has the same chance of one"
         return (
             f"{self.words}: right {self.accuracy:.1%} of the time, says {self.mean_confidence:.1%}. Signed error"
-            f" {self.signed_gap:+.3f} ({level:.0%} interval {span}), {self.rows:,}"
-            f" rows ({self.share:.0%}). log e-value {self.log_e:.1f}, {found} from {math.log(threshold):.1f} on."
+            f" {self.signed_gap:+.3f} ({level:.0%} interval {span}), {counted}"
+            f" ({self.share:.0%} of the answers). log e-value {self.log_e:.1f}, {found} from"
+            f" {math.log(threshold):.1f} on."
         )
 
 
@@ -111,6 +118,10 @@ def audit_of(audit: GroupAudit, features: Sequence[str], notes: Sequence[str]) -
         f" by more than {audit.tolerance:g}, an audit would report one with a probability of at most"
         f" {100 * audit.alpha:.3g}%."
     )
+    said = [*notes]
+    if audit.left_out:
+        many = plural(audit.left_out, "label has", "labels have")
+        said.append(f"{many} no propensity and {'is' if audit.left_out == 1 else 'are'} left out: no random sample.")
     lines = [first, *(f"- {group.line(audit.level, audit.threshold)}" for group in groups), ending]
     return Audit(
         is_found=audit.is_found,
@@ -121,6 +132,6 @@ def audit_of(audit: GroupAudit, features: Sequence[str], notes: Sequence[str]) -
         alpha=audit.alpha,
         level=audit.level,
         threshold=audit.threshold,
-        notes=list(notes),
+        notes=said,
         reading="\n".join(lines),
     )

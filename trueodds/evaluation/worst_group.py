@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 import scipy
 
 from trueodds.metrics import CalibrationSums, gap_sequence
-from trueodds.sums.inputs import Array, check_alpha, check_level, check_top, is_number, is_whole
+from trueodds.sums.inputs import Array, as_numbers, check_alpha, check_level, check_top, is_number, is_whole
 
 STAKES = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 0.9)
 """Stakes of the bets; each has the same share of the capital."""
@@ -50,9 +50,12 @@ class WorstGroup:
 
     conditions: tuple[Condition, ...]
     """Conditions that all hold; none: all rows."""
+    labels: int
+    """Rows of the group in that half."""
     rows: int
+    """Rows of them that count. Fewer than `labels` if the propensities differ."""
     share: float
-    """Share of the rows of that half."""
+    """Share of the group in that half, weighted by 1 / propensity."""
     accuracy: float
     mean_confidence: float
     signed_gap: float
@@ -101,6 +104,8 @@ class GroupAudit:
     groups: tuple[WorstGroup, ...]
     """The worst group of the first half; with `swap`, also that of the second half."""
     rows: int
+    left_out: int
+    """Rows without a propensity beside others that have one. They are in neither half."""
     tolerance: float
     alpha: float
     level: float
@@ -119,6 +124,7 @@ def worst_group(
     correct_N: npt.ArrayLike,
     features: Mapping[str, Sequence[Any] | npt.NDArray[Any]],
     *,
+    propensity_N: npt.ArrayLike | None = None,
     tolerance: float = 0.02,
     alpha: float = 0.05,
     level: float = 0.95,
@@ -145,6 +151,10 @@ def worst_group(
 
     The interval of the signed gap is `gap_sequence` on the second half. It is valid because the group was fixed before.
 
+    **Propensities.** Labels may be chosen with different probabilities. Of the group's rows in the second half, each is
+    kept with probability (least propensity in the group) / (its own). Then each answer of the group has the same chance
+    of a label, and the test is about all answers of the group. The search uses all rows, because it decides nothing.
+
     Rows that belong together, such as frames of one film, must be in the same half. This function cannot know that, so
     give one row of each.
 
@@ -153,6 +163,8 @@ def worst_group(
         correct_N: Whether each row is right.
         features: Columns by name, with a value for each row. Numbers are split at thresholds, and texts by their most
             frequent 30 values. None, NaN and "" are missing.
+        propensity_N: Probability with which each row's label was asked for, in (0, 1]. NaN: unknown. If any is known,
+            rows without one are left out, because their labels are not a random sample.
         tolerance: Largest acceptable gap of a group, in [0, .5).
         alpha: Largest probability of a false find, inside (0, 1).
         level: Confidence level of the intervals.
@@ -185,22 +197,54 @@ def worst_group(
         raise ValueError(f"tolerance is {tolerance!r}; allowed is [0, 0.5), such as 0.02")
     if not (is_whole(depth) and 1 <= depth <= MOST_DEPTH):
         raise ValueError(f"depth is {depth!r}; allowed are whole numbers from 1 to {MOST_DEPTH}")
-    if len(confidence) < FEWEST_ROWS:
-        raise ValueError(f"{len(confidence)} rows are too few for an audit; give {FEWEST_ROWS} or more with labels")
-    if not features:
-        raise ValueError("features is empty; give at least one column whose values may form groups")
+    propensity, known_N = _propensities(propensity_N, len(confidence))
     columns = {name: _Column.of(name, values, len(confidence)) for name, values in features.items()}
+    if not columns:
+        raise ValueError("features is empty; give at least one column whose values may form groups")
+    row_M = np.flatnonzero(known_N)
+    if len(row_M) < FEWEST_ROWS:
+        beside = "" if known_N.all() else f" with a propensity ({len(known_N) - len(row_M):,} have none)"
+        raise ValueError(
+            f"{len(row_M):,} rows{beside} are too few for an audit; give {FEWEST_ROWS} or more with labels"
+        )
     first_N = np.zeros(len(confidence), bool)
-    first_N[np.random.default_rng(seed).permutation(len(confidence))[: len(confidence) // 2]] = True
+    first_N[row_M[np.random.default_rng(seed).permutation(len(row_M))[: len(row_M) // 2]]] = True
     threshold = (2 if swap else 1) / alpha
     groups = []
-    for search_N in (first_N, ~first_N)[: 2 if swap else 1]:
+    for half, search_N in enumerate((first_N, known_N & ~first_N)[: 2 if swap else 1]):
         conditions, sign = _search(columns, confidence, correct, search_N, tolerance, depth)
-        inside_N = ~search_N & _members(columns, conditions, len(confidence))
-        groups.append(
-            _test(conditions, confidence[inside_N], correct[inside_N], sign, tolerance, level, threshold, ~search_N)
-        )
-    return GroupAudit(tuple(groups), len(confidence), tolerance, alpha, level, threshold)
+        tested_N = known_N & ~search_N
+        inside_N = tested_N & _members(columns, conditions, len(confidence))
+        share = float((1 / propensity[inside_N]).sum() / (1 / propensity[tested_N]).sum())
+        kept_N = inside_N.copy()
+        kept_N[inside_N] = _evenly(propensity[inside_N], np.random.default_rng([seed, half]))
+        group = _test(conditions, confidence[kept_N], correct[kept_N], sign, tolerance, level, threshold)
+        groups.append(replace(group, labels=int(inside_N.sum()), share=share))
+    left_out = len(known_N) - len(row_M)
+    return GroupAudit(tuple(groups), len(row_M), left_out, tolerance, alpha, level, threshold)
+
+
+def _propensities(propensity_N: npt.ArrayLike | None, rows: int) -> tuple[Array, Mask]:
+    """Return the propensity of each row, 1 if none is known, and which rows take part."""
+    if propensity_N is None:
+        return np.ones(rows), np.ones(rows, bool)
+    propensity = as_numbers(propensity_N, "propensity").astype(np.float64)
+    if propensity.shape != (rows,):
+        raise ValueError(f"propensity has shape {propensity.shape}; expected ({rows},), one for each row")
+    known_N: Mask = ~np.isnan(propensity)
+    if not known_N.any():
+        return np.ones(rows), np.ones(rows, bool)
+    if (bad_N := known_N & ~((propensity > 0) & (propensity <= 1))).any():
+        raise ValueError(f"propensity holds {propensity[bad_N][0]}; allowed is (0, 1], or NaN if it is unknown")
+    return np.where(known_N, propensity, 1.0), known_N
+
+
+def _evenly(propensity_M: Array, rng: np.random.Generator) -> Mask:
+    """Draw which rows to keep, so that each answer has the same chance of a label."""
+    if not len(propensity_M):
+        return np.zeros(0, bool)
+    kept_M: Mask = rng.random(len(propensity_M)) * propensity_M < propensity_M.min()
+    return kept_M
 
 
 def _test(
@@ -211,20 +255,20 @@ def _test(
     tolerance: float,
     level: float,
     threshold: float,
-    tested_N: Mask,
 ) -> WorstGroup:
     """Return a group with its numbers on the rows that the search has not seen."""
     rows = len(c_N)
     if not rows:
         nothing = dict.fromkeys(("accuracy", "mean_confidence", "signed_gap"), math.nan)
-        return WorstGroup(conditions, 0, 0.0, **nothing, lower=-1.0, upper=1.0, log_e=0.0, is_found=False)
+        return WorstGroup(conditions, 0, 0, 0.0, **nothing, lower=-1.0, upper=1.0, log_e=0.0, is_found=False)
     log_e = log_e_value(c_N, right_N, sign, tolerance)
     interval = gap_sequence(CalibrationSums.from_top(c_N, right_N), level=level)
     accuracy, says = float(right_N.mean()), float(c_N.mean())
     return WorstGroup(
         conditions,
         rows,
-        rows / int(tested_N.sum()),
+        rows,
+        1.0,
         accuracy,
         says,
         accuracy - says,

@@ -19,7 +19,6 @@ from trueodds.sums.inputs import Array
 from trueodds.sums.positive import PositiveClass
 from trueodds.texts import capitalise, plural
 
-Mask = npt.NDArray[np.bool_]
 MOST_GROUPS = 1000
 """Largest number of groups with a threshold each. More groups are probably names of single answers."""
 SEED = 20260713
@@ -43,44 +42,44 @@ def sample_evenly(answers: Answers) -> tuple[Answers, str]:
     Raises:
         FileError: A propensity is outside (0, 1].
     """
-    labelled_N, words = answers.labelled_N.copy(), []
-    if answers.groups.audits is not None:
-        unasked_N = labelled_N & np.isin(np.char.lower(np.array(answers.groups.audits.as_list(), str)), "false")
-        if unasked_N.any():
-            labelled_N &= ~unasked_N
-            many = plural(int(unasked_N.sum()), "label is", "labels are")
-            words.append(f"{many} left out because the audit had not asked for them: they are not a random sample.")
-    labelled_N, said = keep_evenly(labelled_N, propensities_of(answers), "column propensity")
-    words += filter(None, [said])
+    labelled_N, said = asked_labels(answers)
+    words = [said] if said else []
+    propensity_N = propensities_of(answers)
+    known_N = np.isfinite(propensity_N)
+    if (labelled_N & known_N).any():
+        least, most = float(propensity_N[known_N].min()), float(propensity_N[known_N].max())
+        drawn_N = np.random.default_rng(SEED).random(len(answers)) * propensity_N < least  # false for NaN
+        before, labelled_N = int(labelled_N.sum()), labelled_N & drawn_N
+        after = int(labelled_N.sum())
+        if after < before:
+            words.append(
+                f"Answers had different chances of a label (column propensity: {least:.3g} to {most:.3g}, or none). So"
+                f" {after:,} of {before:,} labels count here, drawn so that each answer has the same chance of one."
+            )
     if not words:
         return answers, ""
     return replace(answers, labelled_N=labelled_N, correct_N=answers.correct_N & labelled_N), " ".join(words)
 
 
-def keep_evenly(labelled_N: Mask, propensity_N: Array, source: str) -> tuple[Mask, str]:
-    """Choose labels such that each answer has the same probability of a label; see `sample_evenly`.
-
-    Args:
-        labelled_N: Whether each answer has a label.
-        propensity_N: Propensity of each answer, NaN if it is not known.
-        source: Place of the propensities, for the sentence.
+def asked_labels(answers: Answers) -> tuple[npt.NDArray[np.bool_], str]:
+    """Leave out labels of acting answers that the audit had not asked for, by the column audit.
 
     Returns:
-        Whether each answer keeps its label, and a sentence about it ("" if all labels remain).
+        Whether each answer has a label that remains, and a sentence about the others ("" without any).
     """
-    known_N = np.isfinite(propensity_N)
-    if not (labelled_N & known_N).any():
+    labelled_N = answers.labelled_N.copy()
+    if answers.groups.audits is None:
         return labelled_N, ""
-    least, most = float(propensity_N[known_N].min()), float(propensity_N[known_N].max())
-    drawn_N = np.random.default_rng(SEED).random(len(labelled_N)) * propensity_N < least  # false for NaN
-    kept_N: Mask = labelled_N & drawn_N
-    before, after = int(labelled_N.sum()), int(kept_N.sum())
-    if after == before:
-        return kept_N, ""
-    return kept_N, (
-        f"Answers had different chances of a label ({source}: {least:.3g} to {most:.3g}, or none). So"
-        f" {after:,} of {before:,} labels count here, drawn so that each answer has the same chance of one."
-    )
+    unasked_N = labelled_N & np.isin(np.char.lower(np.array(answers.groups.audits.as_list(), str)), "false")
+    if not unasked_N.any():
+        return labelled_N, ""
+    return labelled_N & ~unasked_N, unasked_words(int(unasked_N.sum()))
+
+
+def unasked_words(labels: int) -> str:
+    """Return a sentence about labels of acting answers that are left out."""
+    many = plural(labels, "label is", "labels are")
+    return f"{many} left out because the audit had not asked for them: they are not a random sample."
 
 
 def acting_threshold(
