@@ -14,6 +14,7 @@ from service.errors import ServiceError
 from service.http import documentation, json_body
 from service.http.parameters import Moment, Served, Since, moment_of, unix_ms
 from service.models.acting import acting_of
+from service.report.addresses import AUDIT
 from service.runtime import runtime_of
 from service.store import MAX_LAST
 from service.store.rows import LabelBlock, Version
@@ -52,7 +53,7 @@ class Options(NamedTuple):
 
 
 @router.get(
-    "/audit",
+    AUDIT,
     summary="Look for the worst group",
     **documentation.route(
         "read",

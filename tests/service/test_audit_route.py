@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+from html import unescape
 from typing import Any
 
 import numpy as np
 import pytest
 
+from service.report.addresses import AUDITED
 from service.report.audit_route import DAYS, FEATURES
 from tests.service.app_client import Client
 from tests.service.conftest import Serve
-from trueodds.evaluation.worst_group import worst_group
+from trueodds.evaluation.worst_group import FEWEST_ROWS, worst_group
 
 ROWS = 1_500
 WHOSE: dict[str, Any] = {"model": "mail", "version": "7", "classes": "ham,spam"}
@@ -74,6 +77,18 @@ def test_a_bad_tag_is_found_and_said_in_words(client: Client) -> None:
     assert {one["feature"] for group in part["groups"] for one in group["conditions"]} <= {"hour", "weekday"}
     window = client.read("/audit", model="mail", since="2026-03-05", until="2026-03-06")
     assert window["rows"] == 250 and window["notes"][0].endswith("1,250 of the 1,500 last labels are of other times.")
+
+
+def test_the_page_links_to_the_audit(client: Client) -> None:
+    rows, labels = answers(0.0, count=60)
+    client.send("/observe", {"observations": rows}, **WHOSE)
+    page = {"model": "mail", "format": "html"}
+    client.label(labels[:39])
+    assert "/audit?" not in client.get("/calibration-report", params=page).text
+    client.label(labels[39:])
+    (link,) = re.findall(r'href="(/audit\?[^"]+)"', client.get("/calibration-report", params=page).text)
+    assert client.read(unescape(link))["rows"] == 60
+    assert FEWEST_ROWS == AUDITED
 
 
 def test_sound_answers_get_no_group(client: Client) -> None:
