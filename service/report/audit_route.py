@@ -104,10 +104,10 @@ async def audit(
         message = f"since is {since}, which is not before until, {until}; give an earlier time"
         raise ServiceError(422, "invalid_parameter", message)
     await runtime.mature(subject)
-    block = await runtime.store.read_labels(*subject.key, last=last)
-    sums = await runtime.store.read_sums(*subject.key)
     options = Options(tolerance, alpha, level, depth, swap, seed)
-    async with request.app.state.audits:  # one takes a second of a core for 100,000 labels
+    async with request.app.state.audits:  # 100,000 labels take a second of a core, and memory: one audit at a time
+        block = await runtime.store.read_labels(*subject.key, last=last)
+        sums = await runtime.store.read_sums(*subject.key)
         result = await asyncio.to_thread(
             compose, block, sums, subject, names, (start, end), options, runtime.settings.audit_share
         )
