@@ -34,7 +34,7 @@ from service.observe.parquet import ParquetFiles
 from service.predict import predict_route, predict_schemas
 from service.predict.stored import stored_route
 from service.predict.stored.archive import AnswerArchive
-from service.report import label_report_route, pages, question_route, queue_route, report_route
+from service.report import audit_route, label_report_route, pages, question_route, queue_route, report_route
 from service.report.questions import Overview
 from service.report.recent import RecentLabels
 from service.runtime import Runtime
@@ -106,6 +106,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.parquet = parquet
     app.state.overview = Overview()
     app.state.judges = JudgeReadings()
+    app.state.audits = asyncio.Lock()
     app.state.recent, app.state.gauges = RecentLabels(), Gauges(__version__, read_only=runtime.settings.read_only)
     documentation.install(app, lambda: runtime.registry.default.key, lambda: _examples(runtime))
     if runtime.settings.read_only:
@@ -146,7 +147,7 @@ def _routes(read_only: bool) -> list[BaseRoute]:
         ),
         *(voiding_route.router, settling_route.router),
         *(stored_route.router, report_route.router, label_report_route.router, question_route.router),
-        queue_route.router,
+        *(queue_route.router, audit_route.router),
         *(alarm_route.router, groups_route.router, webhook_route.router),
     )
     part = reading_routes if read_only else lambda router: router

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from trueodds.cli import COMMANDS, main
-from trueodds.cli.audit import text_of
-from trueodds.evaluation.worst_group import STAKES, Condition, log_e_value, worst_group
+from trueodds.evaluation.audit_result import audit_of
+from trueodds.evaluation.worst_group import STAKES, Condition, best_split, log_e_value, worst_group
 
 
 def rows(n: int, off: float = 0.3, seed: int = 0) -> tuple[Any, Any, dict[str, Any]]:
@@ -79,6 +79,65 @@ def test_sound_tables_seldom_get_a_group() -> None:
     assert found < 6
 
 
+def drawn_rows(seed: int, n: int = 5_000) -> list[Any]:
+    """Labelled rows of a sound population: sure answers are better than they say, others worse and labelled more."""
+    rng = np.random.default_rng(seed)
+    is_sure_N = rng.random(n) < 0.5
+    confidence_N = np.where(is_sure_N, 0.85, 0.65)
+    right_N = rng.random(n) < confidence_N + np.where(is_sure_N, 0.15, -0.15)
+    propensity_N = np.where(is_sure_N, 0.1, 0.9)
+    labelled_N = rng.random(n) < propensity_N
+    return [some[labelled_N] for some in (confidence_N, right_N, propensity_N, rng.normal(size=n))]
+
+
+def test_the_audit_is_about_all_answers_if_labels_are_drawn_with_propensities() -> None:
+    """Without propensities, the rows are off by 12 points. 4 finds or more of 20, of 5% each, have a chance of 2%."""
+    found = {True: 0, False: 0}
+    for seed in range(20):
+        c_N, right_N, p_N, x_N = drawn_rows(seed)
+        for is_weighted in found:
+            audit = worst_group(c_N, right_N, {"x": x_N}, propensity_N=p_N if is_weighted else None, seed=seed)
+            found[is_weighted] += audit.is_found
+            assert audit.left_out == 0 and audit.groups[0].rows <= audit.groups[0].labels
+    assert found[True] < 4 and found[False] > 15
+
+
+def test_a_group_with_one_propensity_loses_no_label() -> None:
+    rng = np.random.default_rng(2)
+    night_N = rng.random(3_000) < 0.2
+    p_N = np.where(night_N, 0.8, 0.1)
+    right_N = rng.random(3_000) < 0.9 - 0.4 * night_N
+    labelled_N = rng.random(3_000) < p_N
+    audit = worst_group(
+        np.full(3_000, 0.9)[labelled_N],
+        right_N[labelled_N],
+        {"night": night_N[labelled_N]},
+        propensity_N=p_N[labelled_N],
+    )
+    (group,) = audit.groups
+    assert audit.is_found and group.rows == group.labels and group.share == pytest.approx(0.2, abs=0.03)
+
+
+def test_rows_without_a_propensity_take_no_part() -> None:
+    """Complaints, which are all wrong, do not make the group bad."""
+    rng = np.random.default_rng(4)
+    right = [*(rng.random(400) < 0.9), *[False] * 100]
+    features = {"complained": [False] * 400 + [True] * 100}
+    audit = worst_group([0.9] * 500, right, features, propensity_N=[0.5] * 400 + [np.nan] * 100)
+    assert (audit.rows, audit.left_out) == (400, 100) and not audit.is_found
+    said = audit_of(audit, [*features], ["Looked."])
+    assert said.notes == ["Looked.", "100 labels have no propensity and are left out: no random sample."]
+    unknown = worst_group([0.9] * 500, right, features, propensity_N=[np.nan] * 500)
+    assert (unknown.rows, unknown.left_out) == (500, 0) and unknown.is_found
+    with pytest.raises(ValueError, match=r"9 rows with a propensity \(491 have none\) are too few"):
+        worst_group([0.9] * 500, right, features, propensity_N=[0.5] * 9 + [np.nan] * 491)
+    for bad in (0.0, 1.5):
+        with pytest.raises(ValueError, match=f"propensity holds {bad}; allowed is"):
+            worst_group([0.9] * 500, right, features, propensity_N=[bad] * 500)
+    with pytest.raises(ValueError, match=r"propensity has shape \(2,\); expected \(500,\)"):
+        worst_group([0.9] * 500, right, features, propensity_N=[0.5, 0.5])
+
+
 def test_missing_values_may_be_the_group() -> None:
     rng = np.random.default_rng(1)
     gone_N = rng.random(3_000) < 0.3
@@ -98,7 +157,7 @@ def test_words() -> None:
 @pytest.mark.parametrize(("alpha", "words"), [(0.05, "at most 5%"), (0.025, "at most 2.5%"), (0.001, "at most 0.1%")])
 def test_a_small_alpha_is_not_rounded(alpha: float, words: str) -> None:
     audit = worst_group([0.9] * 50, [True] * 50, {"x": range(50)}, alpha=alpha)
-    assert text_of(audit)[-1].endswith(f"with a probability of {words}.")
+    assert audit_of(audit, ["x"], []).reading.endswith(f"with a probability of {words}.")
 
 
 def test_refusals() -> None:
@@ -131,7 +190,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "Groups are found on half of the 4,000 labelled rows" in text
     document = json.loads(out.read_text(encoding="utf-8"))
     direct = worst_group(confidence_N, right_N, {name: features[name] for name in ("age", "site")})
-    assert document["found"] and document["groups"][0]["words"] == direct.groups[0].words
+    assert document["is_found"] and document["groups"][0]["words"] == direct.groups[0].words
     assert document["groups"][0]["log_e"] == pytest.approx(direct.groups[0].log_e)
     for words, message in (
         (["--features", "height"], "--features names 'height'"),
@@ -143,3 +202,45 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     np.savez(tmp_path / "answers.npz", logits=np.zeros((3, 2)), labels=[0, 1, 0])
     assert main("trueodds", COMMANDS, ["audit", str(tmp_path / "answers.npz"), "--features", "age"]) != 0
     assert "has no named columns" in capsys.readouterr().err
+
+
+def test_members_are_the_rows_of_the_words() -> None:
+    confidence_N, right_N, features = rows(6_000)
+    (group,) = worst_group(confidence_N, right_N, features).groups
+    low = next(c.value for c in group.conditions if c.feature == "age")
+    assert isinstance(low, float)
+    assert group.members(features).tolist() == ((features["age"] > low) & (features["site"] == "north")).tolist()
+    assert group.members({"age": [80, 80, None], "site": ["north", "south", "north"]}).tolist() == [True, False, False]
+    for given, words in (
+        ({}, "features is empty"),
+        ({"age": [1]}, "features lacks 'site', a column of the group"),
+        ({"age": [1], "site": [3]}, "feature 'site' has numbers; give texts, as in the audit"),
+        ({"age": ["old"], "site": ["north"]}, "feature 'age' has texts; give numbers, as in the audit"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            group.members(given)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_split_is_that_of_scikit_learn(seed: int) -> None:
+    from sklearn.tree import DecisionTreeRegressor
+
+    rng = np.random.default_rng(seed)
+    columns_FN = [
+        rng.normal(size=300).astype(np.float32).astype(np.float64),
+        (rng.random(300) < 0.1).astype(np.float64),
+        rng.integers(0, 4, 300).astype(np.float64),
+        np.ones(300),
+    ]
+    residual_N = rng.normal(size=300) + 0.5 * (columns_FN[seed % 3] > 0.5)
+    fewest = 10 + 20 * (seed % 2)
+    regressor = DecisionTreeRegressor(max_depth=1, min_samples_leaf=fewest, random_state=0)
+    tree = regressor.fit(np.column_stack(columns_FN), residual_N).tree_
+    found = best_split(columns_FN, residual_N, fewest)
+    assert found is not None and found[0] == tree.feature[0] and found[1] == pytest.approx(tree.threshold[0])
+
+
+def test_no_split_is_allowed() -> None:
+    assert best_split([np.ones(50)], np.arange(50.0), 10) is None
+    assert best_split([np.arange(50.0)], np.arange(50.0), 26) is None
+    assert best_split([], np.arange(50.0), 10) is None

@@ -122,7 +122,6 @@ EXTRAS = {
     "reports/display/report_files.py": {"matplotlib"},
     "importing": {"onnx", "onnxruntime", "google"},
     "calibrated.py": {"sklearn"},
-    "evaluation/worst_group.py": {"sklearn"},
     "inputs/image": {"simplejpeg", "pyspng"},
     "inputs/columns.py": {"pyarrow"},
     "inputs/text/tokens.py": {"tokenizers"},

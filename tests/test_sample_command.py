@@ -121,6 +121,17 @@ def test_goals(tmp_path: Path) -> None:
     assert abs(len(rows_of(out)) - 200) < 60
 
 
+def test_labels_so_far_steer_the_draw_to_the_worst_tag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a hundred labels, those of the rare tag are wrong."""
+    cells, out = columns(), tmp_path / "out.csv"
+    known = [("false" if tag == "night" else "true") if k % 20 == 0 else "" for k, tag in enumerate(cells["tag"])]
+    path = table(tmp_path / "answers.csv", {**cells, "correct": known})
+    assert run(path, "--budget", 200, "--goal", "group", "--out", out) == 0
+    said = capsys.readouterr().out
+    assert "By the labels so far, the worst tag is most likely night (" in said, said
+    assert np.mean([row["tag"] == "night" for row in rows_of(out)]) > 0.4  # 0.3 without these labels
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

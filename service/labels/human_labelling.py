@@ -18,11 +18,12 @@ from service.http.parameters import Moment, moment_of, unix_ms
 from service.http.signed_body import Name
 from service.labels import imports
 from service.runtime import Runtime
+from service.store import MAX_LAST
 from service.store.label_rules import RefusedLabelsError
 from service.store.queue_rows import ClosedAnswer, Drawable, LabelDraw, OverlapError, QueueCounts, QueuedAnswer
-from service.store.rows import Label, Version
-from trueodds.metrics import draw_labels, label_propensities
-from trueodds.processes.choices import LABEL_FLOOR, LabelGoal
+from service.store.rows import Label, LabelBlock, Version
+from trueodds.metrics import WorstChance, draw_labels, label_propensities, worst_chances
+from trueodds.processes.choices import LABEL_FLOOR, MOST_NAMED, LabelGoal
 from trueodds.sums.inputs import Array
 from trueodds.texts import plural, short
 
@@ -57,7 +58,11 @@ class LabelDrawBody(_Body):
     threshold: float | None = Field(
         None, description="For the goal threshold: confidence from which on answers act alone."
     )
-    tag: str | None = Field(None, description="For the goal group: the only tag to label, beside the floor.")
+    tag: str | None = Field(
+        None,
+        description="For the goal group: the only tag to label, beside the floor. Default: the tags that may be the"
+        " worst, by the labels so far.",
+    )
     floor: float = Field(LABEL_FLOOR, description="Smallest propensity, as a share of that in a plain sample.")
     since: Time | None = Field(
         None, description="Only answers given since then. Default: the end of the last draw's window."
@@ -103,6 +108,15 @@ class AnswerForm(_Body):
     show: Show = "input"
 
 
+class SuspectedTag(BaseModel):
+    """Tag of the answers from which was drawn, with its chance to be the worst one by the labels before the draw."""
+
+    tag: str | None = Field(description="Null: answers without a tag.")
+    chance: float = Field(description="Probability that no other tag has a larger signed gap.")
+    labels: int = Field(description="Labels before the draw that count.")
+    signed_gap: float | None = Field(description="Accuracy minus mean confidence of these labels; null without any.")
+
+
 class LabelDrawn(BaseModel):
     """A draw."""
 
@@ -115,6 +129,12 @@ class LabelDrawn(BaseModel):
     largest_propensity: float | None
     since: datetime
     until: datetime
+    suspects: list[SuspectedTag] = Field(
+        default_factory=list,
+        description="For the goal group without a tag: up to 5 tags that are most likely the worst. Empty without"
+        " earlier labels.",
+        exclude_if=lambda value: not value,
+    )
 
 
 class AnswerToLabel(BaseModel):
@@ -236,6 +256,10 @@ async def draw(runtime: Runtime, body: LabelDrawBody) -> LabelDrawn:
         said = "now" if body.until is None else f"until, {body.until}"
         message = f"since is {body.since}, which is not before {said}; give an earlier time, or leave it out"
         raise ServiceError(422, "invalid_body", message)
+    # Read before the answers: one that is still without a label then has no label among these
+    evidence = (
+        await store.read_labels(*version.key, last=MAX_LAST) if body.goal == "group" and body.tag is None else None
+    )
     rows = await store.read_drawable(*version.key, since_ms, until_ms, MOST_ANSWERS + 1)
     if len(rows) > MOST_ANSWERS:
         message = f"the window has more than {MOST_ANSWERS:,} answers without a label; draw from a shorter one (until)"
@@ -247,7 +271,7 @@ async def draw(runtime: Runtime, body: LabelDrawBody) -> LabelDrawn:
         )
         raise ServiceError(409, "nothing_to_draw", message)
     try:
-        propensity_N, sample = await asyncio.to_thread(_sample, rows, body)
+        propensity_N, drawn, suspects = await asyncio.to_thread(sample, rows, body, evidence)
     except ValueError as error:
         raise ServiceError(422, "invalid_body", str(error)) from None
     made = LabelDraw(
@@ -263,7 +287,7 @@ async def draw(runtime: Runtime, body: LabelDrawBody) -> LabelDrawn:
         who=body.who,
     )
     try:
-        number = await store.put_label_draw(*version.key, made, sample)
+        number = await store.put_label_draw(*version.key, made, drawn)
     except OverlapError as error:
         raise _overlap(error.until_ms) from None
     return LabelDrawn(
@@ -271,27 +295,50 @@ async def draw(runtime: Runtime, body: LabelDrawBody) -> LabelDrawn:
         version=version.version,
         draw=number,
         answers=len(rows),
-        sample_size=len(sample),
+        sample_size=len(drawn),
         smallest_propensity=float(propensity_N.min()),
         largest_propensity=float(propensity_N.max()),
         since=moment_of(since_ms),
         until=moment_of(until_ms),
+        suspects=[
+            SuspectedTag(tag=one.group, chance=one.chance, labels=one.labels, signed_gap=one.signed_gap)
+            for one in suspects[:MOST_NAMED]
+        ],
     )
 
 
-def _sample(rows: list[Drawable], body: LabelDrawBody) -> tuple[Array, list[tuple[str, float]]]:
-    """Return all propensities, and the drawn ids with theirs in random order: labelling may stop anywhere."""
+def sample(
+    rows: list[Drawable], body: LabelDrawBody, evidence: LabelBlock | None
+) -> tuple[Array, list[tuple[str, float]], list[WorstChance]]:
+    """Return all propensities, the drawn ids with theirs in random order, and the tags that may be the worst.
+
+    Labelling may stop anywhere, because the order is random. The propensities depend on earlier labels at most: a label
+    of an answer that can be drawn, such as one that was voided meanwhile, does not count.
+    """
+    suspects, tags = list[WorstChance](), [row.tag for row in rows]
+    if evidence is not None and len(evidence):
+        own = {row.id for row in rows}
+        earlier_L = np.array([id_ not in own for id_ in evidence.ids], np.bool_)
+        if earlier_L.any():
+            suspects = worst_chances(
+                evidence.confidence_L[earlier_L],
+                evidence.correct_L[earlier_L],
+                [tag for tag, is_earlier in zip(evidence.tags, earlier_L.tolist(), strict=True) if is_earlier],
+                tags,
+                propensity_N=evidence.propensity_L[earlier_L],
+            )
     propensity_N = label_propensities(
         [row.confidence for row in rows],
         body.budget,
         goal=body.goal,
         threshold=body.threshold,
-        groups_N=[row.tag for row in rows] if body.goal == "group" else None,
+        groups_N=tags if body.goal == "group" else None,
         group=body.tag,
+        chances={one.group: one.chance for one in suspects} or None,
         floor=body.floor,
     )
     drawn = np.random.default_rng().permutation(draw_labels(propensity_N, method="poisson")).tolist()
-    return propensity_N, [(rows[k].id, float(propensity_N[k])) for k in drawn]
+    return propensity_N, [(rows[k].id, float(propensity_N[k])) for k in drawn], suspects
 
 
 def _overlap(end_ms: int) -> ServiceError:

@@ -14,7 +14,9 @@ from trueodds.sums.hours import HOUR_MS, hour_of
 from trueodds.texts import plural
 
 REPORT, CHOOSE, QUESTIONS = "/calibration-report", "/calibration-report/choose", "/questions"
-LABEL_QUEUE = "/label-queue"
+LABEL_QUEUE, AUDIT = "/label-queue", "/audit"
+AUDITED = 40
+"""Number of labels from which on the page links to the audit, which needs as many."""
 KEPT = (
     "model",
     "version",

@@ -168,7 +168,7 @@ def test_whoever_calls_may_give_up_before_the_last_try() -> None:
 def test_both_clients_have_the_same_calls_and_say_what_they_return() -> None:
     calls = {name for name in dir(Client) if not name.startswith("_")} - {"close", "from_environment", "url"}
     assert calls == {
-        *("acknowledge", "delete", "feedback", "judge", "labelled", "models", "observe", "observe_decision"),
+        *("acknowledge", "audit", "delete", "feedback", "judge", "labelled", "models", "observe", "observe_decision"),
         *("closed_answers", "draw_label_queue", "label_answers", "label_report", "label_truths", "lease_answers"),
         *("observe_decisions", "page", "predict", "predict_labels", "predictions", "problem"),
         *("ready", "rearm", "report"),

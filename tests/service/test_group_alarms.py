@@ -210,7 +210,10 @@ def test_acknowledging_and_rearming(client: Client) -> None:
     assert "labels: " in client.refusal(ACKNOWLEDGE, {**body, "labels": "many"})
     part = client.send(ACKNOWLEDGE, {**body, "tag": "night"})
     night = next(one for one in part["groups"] if one["name"] == "night")
-    assert night["acknowledged"]["who"] == "Ada" and night["ever_marked_at"]
+    assert night["ever_marked_at"] <= night["acknowledged"]["at"]
+    assert all(night["acknowledged"][name] == body[name] for name in ("who", "why"))
+    assert night in groups(client)["groups"]
+    assert all(one["acknowledged"] is None for one in part["groups"] if one["name"] != "night")
     assert "Ada has already acknowledged this mark" in client.refusal(ACKNOWLEDGE, {**body, "tag": "night"}, 409)
     if part["state"] == "fired":
         client.send(ACKNOWLEDGE, body)

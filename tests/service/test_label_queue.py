@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.labels.human_labelling import LabelDrawBody, sample
+from service.store.queue_rows import Drawable
 from tests.service.app_client import Client
 
 QUEUE = "/label-queue"
@@ -95,6 +97,44 @@ def test_weighted_figures_are_about_all_answers(client: Client) -> None:
     rows = csv.DictReader(io.StringIO(client.get("/predictions?model=mail&format=csv").text))
     right = np.mean([row["predicted"] == truth[row["id"]] and row["tag"] == "day" for row in rows])
     assert abs(weighted - right) < 0.08 < right - plain
+
+
+def test_the_queue_goes_to_the_tag_that_earlier_labels_suspect(client: Client) -> None:
+    """The second draw prefers the tag whose answers were wrong. The store keeps the propensities that were used."""
+    observed(client, 600, seed=5)
+    first = post(client, "", budget=300, goal="group")
+    assert "suspects" not in first  # no label yet: every tag equally
+    answers = []
+    for one in post(client, "/lease", count=1000, show="prediction")["answers"]:
+        wrong = CLASSES[CLASSES.index(one["predicted"]) - 1]
+        answers.append({"id": one["id"], "label": wrong if one["tag"] == "night" else one["predicted"]})
+    post(client, "/answers", answers=answers)
+    observed(client, 1_000, seed=6)
+    drawn = post(client, "", budget=60, goal="group")
+    assert [one["tag"] for one in drawn["suspects"]] == ["night", "day"]
+    night, day = drawn["suspects"]
+    assert night["chance"] > 0.9 and night["signed_gap"] < -0.5 and day["labels"] > night["labels"] > 20
+    assert night["chance"] + day["chance"] == pytest.approx(1)
+    leased = post(client, "/lease", count=1000)["answers"]
+    assert np.mean([one["tag"] == "night" for one in leased]) > 0.35  # of a tenth of the answers
+    assert drawn["smallest_propensity"] >= 0.5 * 60 / drawn["answers"]
+    for one in leased[:5]:
+        assert client.read(f"/predictions/{one['id']}")["propensity"] == one["propensity"]
+
+
+def test_a_label_of_an_answer_that_can_be_drawn_does_not_steer_the_draw(client: Client) -> None:
+    """A propensity must not depend on the answer's own label, also not on one that was voided meanwhile."""
+    observed(client, 80, seed=7)
+    sent = client.send("/feedback", {"labels": [{"id": f"m7-{k}", "label": "ham"} for k in range(40)]})
+    rows = client.run(client.app.state.runtime.store.read_drawable("mail", "7", 0, 2**47, 1_000))
+    evidence = client.run(client.app.state.runtime.store.read_labels("mail", "7"))
+    assert len(rows) == 40 and len(evidence) == 40
+    body = LabelDrawBody(budget=10, goal="group", who="Ada")
+    assert sample(rows, body, evidence)[2][0].labels > 0
+    own = [Drawable(id_, 0.9, "day") for id_ in evidence.ids]
+    assert sample([*rows, *own], body, evidence)[2] == []
+    assert client.send("/admin/labels/void", {"import_id": sent["import_id"], "who": "Ada", "why": "test"})
+    assert "suspects" not in post(client, "", budget=10, goal="group")
 
 
 @pytest.mark.parametrize("by_time", [False, True])

@@ -167,6 +167,21 @@ def test_a_served_model_waits_too_and_others_do_not(serve: Serve) -> None:
     assert "A missing label means nothing" in report["maturing"]["reading"]
 
 
+def test_each_model_has_its_own_window(serve: Serve) -> None:
+    """Of answers of the same age, only those of the model with the shorter window count."""
+    client = serve({"matures": "fraud=45d:ok,complaints=36h"})
+    for model in ("fraud", "complaints", "plain"):
+        row = {"id": "a", "probabilities": {"ok": 0.5, "bad": 0.5}, "model": model, "version": "1"}
+        assert client.send("/observe", row)["stored"] == 1
+        client.label([{"id": "a", "label": "ok", "model": model}])
+    for days, counted in ((0, {"plain"}), (2, {"plain", "complaints"}), (46, {"plain", "complaints", "fraud"})):
+        wait(client, days)
+        reports = {model: client.report(model=model) for model in ("fraud", "complaints", "plain")}
+        assert {model for model, report in reports.items() if report["labelled"]} == counted
+        windows = {model: (report["maturing"] or {}).get("window") for model, report in reports.items()}
+        assert windows == {"fraud": "45d", "complaints": "36h", "plain": None}
+
+
 def test_a_version_is_given_a_window_by_a_command(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -207,6 +207,10 @@ def test_bad_sets_are_refused_by_row(client: Client) -> None:
     )
     assert "set_level is 1.5; allowed is (0, 1)" in refusal(client, {"set": []}, set_level=1.5)
     assert "set_rows is 0; allowed are whole numbers from 1" in refusal(client, {"set": []}, set_level=0.9, set_rows=0)
+    most = 2**53 - 1
+    assert f"set_rows is {most + 1}; allowed are whole numbers from 1 to 2^53 - 1" in refusal(
+        client, {"set": []}, set_level=0.9, set_rows=most + 1
+    )
     assert "set_rows is given without set_level" in refusal(client, {"set": []}, set_rows=9)
     assert "other/1 has none; give their level (set_level)" in refusal(
         client, {"set": ["ham"]}, model="other", version="1"
@@ -227,6 +231,15 @@ def csv_of(ids: list[str], p_NC: Any, cells: list[str]) -> str:
     rows = zip(ids, *p_NC.T.tolist(), cells, strict=True)
     csv.writer(file).writerows([("id", *CLASSES, "set"), *rows])
     return file.getvalue()
+
+
+def test_the_largest_number_of_calibration_rows(client: Client) -> None:
+    """Its floor is the level: the threshold of so many rows covers as it says."""
+    p_NC, y_N, sets = drawn(3)
+    send(client, p_NC, sets, set_level=0.9, set_rows=2**53 - 1)
+    label(client, y_N)
+    level = level_of(client, 3)
+    assert level["calibration_rows"] == 2**53 - 1 and level["floor"] == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize("form", ["csv", "lists", "large lists", "texts"])

@@ -13,6 +13,7 @@ from service.alarm.coverage import CoverageState
 from service.alarm.coverage_readings import set_coverage
 from service.alarm.evidence import Firing
 from service.app import create_app
+from service.models.set_answers import SetAnswers
 from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.conftest import Serve
@@ -71,6 +72,36 @@ def test_predict_returns_the_sets_of_the_bundle(serve: Serve, tmp_path: Any) -> 
         assert about["floor"] == min(rule.floors) < level and about["test_coverage"] is None
         assert "not for one class" in about["reading"]
     assert "sets" not in client.post("/predict", json={"instances": pictures(1)}).json()
+
+
+@pytest.mark.parametrize(
+    ("rule", "coverage", "words"),
+    [
+        (
+            SetRule(method="lac", level=0.9, thresholds=(0.8,), ranks=(361,), rows=(400,)),
+            0.9125,
+            "with probability 0.9, for inputs like the 400 calibration rows. 91.25% of the test rows were covered. The",
+        ),
+        (
+            SetRule(method="aps", level=0.95, thresholds=(None,), ranks=(13,), rows=(12,)),
+            None,
+            "12 calibration rows are too few for this level, which needs 19, so every class is in the set. The",
+        ),
+        (
+            SetRule(method="class", level=0.9, thresholds=(0.8, None), ranks=(28, 6), rows=(30, 5)),
+            None,
+            "1 class with too few calibration rows is in every set: 9 rows of a class are needed. The level",
+        ),
+        (
+            SetRule(method="class", level=0.9, thresholds=(None, None), ranks=(4, 6), rows=(3, 5)),
+            None,
+            "2 classes with too few calibration rows are in every set: 9 rows of a class are needed. The level",
+        ),
+    ],
+)
+def test_the_promise_in_words(rule: SetRule, coverage: float | None, words: str) -> None:
+    said = SetAnswers(rule, [], coverage).reading
+    assert words in said and said.endswith("not for one class, one kind of input or one set size."), said
 
 
 def test_the_client_reads_the_sets(serve: Serve) -> None:

@@ -56,7 +56,7 @@ class Command:
 
 COMMANDS = {
     "alarm": Command("trueodds.cli.alarm", "tell from daily sums whether the calibration error is too large"),
-    "audit": Command("trueodds.cli.audit", "find the group of answers whose confidence is furthest off", "sklearn"),
+    "audit": Command("trueodds.cli.audit", "find the group of answers whose confidence is furthest off"),
     "calibrate": Command("trueodds.cli.calibrate", "fit a calibrator to the logits of a model served elsewhere"),
     "compare": Command("trueodds.cli.compare", "compare models by their answers on the same rows"),
     "completion": Command("trueodds.cli.completion", "print a script for the completion of a shell", "completion"),

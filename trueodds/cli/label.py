@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from trueodds.cli import Subparsers
 from trueodds.cli.arguments import whole_number
-from trueodds.cli.sample import add_design
+from trueodds.cli.sample import add_design, suspects_line
 from trueodds.processes.choices import SERVICE, URL
 
 if TYPE_CHECKING:
@@ -98,7 +98,8 @@ def _draw(client: Client, arguments: argparse.Namespace, whose: dict[str, Any]) 
         f"{drawn['sample_size']:,} of {drawn['answers']:,} answers of {drawn['model']}/{drawn['version']} are in the"
         f" label queue, drawn with propensities from"
         f" {drawn['smallest_propensity']:.3g} to {drawn['largest_propensity']:.3g}."
-        f"\nLabel them at {client.url}/label-queue"
+        f"\n{suspects_line([(one['tag'], one['chance']) for one in drawn.get('suspects', [])])}"
+        f"Label them at {client.url}/label-queue"
     )
 
 

@@ -8,13 +8,14 @@ which weights them.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from trueodds.cli import Subparsers
 from trueodds.cli.arguments import number, whole_number
 from trueodds.cli.tables import OptionsError, add_form, form_of
 from trueodds.errors import UserError
-from trueodds.processes.choices import LABEL_FLOOR, LABEL_GOALS, SAMPLING_METHODS
+from trueodds.processes.choices import LABEL_FLOOR, LABEL_GOALS, MOST_NAMED, SAMPLING_METHODS
 
 EXAMPLES = (
     "sample answers.parquet --budget 200 --out to_label.csv",
@@ -52,12 +53,20 @@ def add_design(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--goal", choices=[*LABEL_GOALS], default="ece", help=words)
     words = "with --goal threshold: the confidence from which on answers act alone"
     parser.add_argument("--threshold", type=float, metavar="CONFIDENCE", help=words)
-    words = "with --goal group: label this tag, and the others only by the floor (default: all tags, equally precisely)"
+    words = "with --goal group: label this tag, and the others only by the floor (default: tags that may be the worst)"
     parser.add_argument("--tag", metavar="TAG", help=words)
     words = "smallest propensity, as a share of that in a plain sample of the same size: a number above 0 and at most 1"
     words += f" (default: {LABEL_FLOOR:g})"
     floor = number(1e-6, 1, "a number from 1e-6 to 1")
     parser.add_argument("--floor", type=floor, default=LABEL_FLOOR, metavar="SHARE", help=words)
+
+
+def suspects_line(suspects: Sequence[tuple[str | None, float]]) -> str:
+    """Format the tags that are most likely the worst as a line; "" without any."""
+    if not suspects:
+        return ""
+    named = [f"{tag or '(no tag)'} ({chance:.0%})" for tag, chance in suspects[:MOST_NAMED]]
+    return f"By the labels so far, the worst tag is most likely {', '.join(named)}.\n"
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -90,6 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(
         f"{arguments.out}: {len(sample.row_I):,} of {plural(sample.answers, 'answer')} without a label, drawn for the"
         f" goal {arguments.goal} with propensities from {least:.3g} to {most:.3g}.\n"
+        f"{suspects_line([(one.group, one.chance) for one in sample.suspects])}"
         f"Fill in the labels of all of them, then run: trueodds report {arguments.out}"
     )
     return 0

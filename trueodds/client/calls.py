@@ -49,6 +49,7 @@ from trueodds.processes.choices import LABEL_FLOOR, LabelGoal
 from trueodds.texts import plural, short
 
 if TYPE_CHECKING:
+    from trueodds.evaluation.audit_result import LiveAudit
     from trueodds.reports.display.live import LiveReport
     from trueodds.reports.schemas.alarm import Alarm, Watched
     from trueodds.reports.table.multilabel import MultilabelReport
@@ -516,6 +517,56 @@ class Calls:
         return self._endpoint.read(MultilabelReport.read, "GET", "/multi-label-report", query=query)
 
     @Call
+    def audit(
+        self,
+        model: str | None = None,
+        version: str | None = None,
+        *,
+        features: Sequence[str] | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        last: int | None = None,
+        tolerance: float | None = None,
+        alpha: float | None = None,
+        level: float | None = None,
+        depth: int | None = None,
+        swap: bool = False,
+        seed: int = 0,
+    ) -> Steps[LiveAudit]:
+        """Look for the group of labelled answers whose confidence is furthest off, and test it on other answers.
+
+        See `trueodds.evaluation.worst_group.worst_group` for the search and the test.
+
+        Args:
+            model: Name of the model; default is the service's.
+            version: Its version; default is the one that answers.
+            features: Features that may form groups, of `tag`, `predicted`, `confidence`, `hour` and `weekday`. Default:
+                all.
+            since: Only answers given since then (ISO 8601, UTC if without an offset).
+            until: Only answers given before then.
+            last: Only the labels that arrived last, as many as this number; at most 100,000.
+            tolerance: Largest acceptable gap of a group. Default: 0.02.
+            alpha: Largest probability of a false find. Default: 0.05.
+            level: Confidence level of the intervals. Default: 0.95.
+            depth: Largest number of conditions of a group. Default: 3.
+            swap: Whether to also search on the second half and test on the first.
+            seed: Seed of the split into halves.
+
+        Returns:
+            The audit. `print` shows it in words.
+
+        Raises:
+            CallError: The service refused the request or did not answer, or fewer than 40 labels count.
+        """
+        # deferred: it imports scipy, which most clients do not need
+        from trueodds.evaluation.audit_result import LiveAudit
+
+        query: dict[str, Any] = {"model": model, "version": version, "since": since, "until": until, "last": last}
+        query |= {"tolerance": tolerance, "alpha": alpha, "level": level, "depth": depth, "swap": swap, "seed": seed}
+        query["features"] = None if features is None else ",".join(features)
+        return self._endpoint.read(LiveAudit.model_validate, "GET", "/audit", query=query)
+
+    @Call
     def page(self, **query: Unpack[ReportQuery]) -> Steps[bytes]:
         """Read the report's HTML page. The arguments are those of `report`."""
         answer = yield from self._endpoint.exchange("GET", "/calibration-report", query={**query, "format": "html"})
@@ -672,13 +723,15 @@ class Calls:
             version: Its version; default is the one that answers.
             goal: Figure that the sample makes precise; see `metrics.label_propensities`.
             threshold: For the goal "threshold": the confidence from which on answers act alone.
-            tag: For the goal "group": the only tag to label, beside the floor.
+            tag: For the goal "group": the only tag to label, beside the floor. Default: the tags that may be the worst,
+                by the labels so far.
             floor: Smallest propensity, as a share of that in a plain sample.
             since: Only answers given since then; default is the end of the last draw.
             until: Only answers given before then; default is now.
 
         Returns:
             The numbers of the draw: `answers`, `sample_size`, `smallest_propensity`, `largest_propensity` and others.
+            For the goal "group" without a tag, `suspects` has the tags that are most likely the worst.
         """
         times = encode_query({"since": since, "until": until})
         tree: dict[str, Any] = {"budget": budget, "who": who, "model": model, "version": version, "goal": goal, **times}

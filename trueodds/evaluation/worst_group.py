@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
-from trueodds.errors import MissingExtraError
 from trueodds.metrics import CalibrationSums, gap_sequence
-from trueodds.sums.inputs import Array, check_alpha, check_level, check_top, is_number, is_whole
+from trueodds.sums.inputs import Array, as_numbers, check_alpha, check_level, check_top, is_number, is_whole
 
 STAKES = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 0.9)
 """Stakes of the bets; each has the same share of the capital."""
@@ -51,9 +50,12 @@ class WorstGroup:
 
     conditions: tuple[Condition, ...]
     """Conditions that all hold; none: all rows."""
+    labels: int
+    """Rows of the group in that half."""
     rows: int
+    """Rows of them that count. Fewer than `labels` if the propensities differ."""
     share: float
-    """Share of the rows of that half."""
+    """Share of the group in that half, weighted by 1 / propensity."""
     accuracy: float
     mean_confidence: float
     signed_gap: float
@@ -71,6 +73,29 @@ class WorstGroup:
         """The group in words."""
         return " and ".join(map(str, self.conditions)) or "all rows"
 
+    def members(self, features: Mapping[str, Sequence[Any] | npt.NDArray[Any]]) -> Mask:
+        """Return which rows belong to the group.
+
+        Args:
+            features: Columns by name, as for `worst_group`; of the same rows or of others.
+
+        Raises:
+            ValueError: Columns differ in their lengths, there are none, or one of the group's is missing or has other
+                values than in the audit: numbers instead of texts, or texts instead of numbers.
+        """
+        if not features:
+            raise ValueError("features is empty; give the columns of the audit")
+        rows = len(next(iter(features.values())))
+        columns = {name: _Column.of(name, values, rows) for name, values in features.items()}
+        for condition in self.conditions:
+            column = columns.get(condition.feature)
+            if column is None:
+                raise ValueError(f"features lacks {condition.feature!r}, a column of the group; give it")
+            if condition.value is not None and isinstance(condition.value, str) == (column.texts_N is None):
+                kinds = ("numbers", "texts") if column.texts_N is None else ("texts", "numbers")
+                raise ValueError(f"feature {condition.feature!r} has {kinds[0]}; give {kinds[1]}, as in the audit")
+        return _members(columns, self.conditions, rows)
+
 
 @dataclass(frozen=True)
 class GroupAudit:
@@ -79,6 +104,8 @@ class GroupAudit:
     groups: tuple[WorstGroup, ...]
     """The worst group of the first half; with `swap`, also that of the second half."""
     rows: int
+    left_out: int
+    """Rows without a propensity beside others that have one. They are in neither half."""
     tolerance: float
     alpha: float
     level: float
@@ -97,6 +124,7 @@ def worst_group(
     correct_N: npt.ArrayLike,
     features: Mapping[str, Sequence[Any] | npt.NDArray[Any]],
     *,
+    propensity_N: npt.ArrayLike | None = None,
     tolerance: float = 0.02,
     alpha: float = 0.05,
     level: float = 0.95,
@@ -123,6 +151,10 @@ def worst_group(
 
     The interval of the signed gap is `gap_sequence` on the second half. It is valid because the group was fixed before.
 
+    **Propensities.** Labels may be chosen with different probabilities. Of the group's rows in the second half, each is
+    kept with probability (least propensity in the group) / (its own). Then each answer of the group has the same chance
+    of a label, and the test is about all answers of the group. The search uses all rows, because it decides nothing.
+
     Rows that belong together, such as frames of one film, must be in the same half. This function cannot know that, so
     give one row of each.
 
@@ -131,6 +163,8 @@ def worst_group(
         correct_N: Whether each row is right.
         features: Columns by name, with a value for each row. Numbers are split at thresholds, and texts by their most
             frequent 30 values. None, NaN and "" are missing.
+        propensity_N: Probability with which each row's label was asked for, in (0, 1]. NaN: unknown. If any is known,
+            rows without one are left out, because their labels are not a random sample.
         tolerance: Largest acceptable gap of a group, in [0, .5).
         alpha: Largest probability of a false find, inside (0, 1).
         level: Confidence level of the intervals.
@@ -144,7 +178,6 @@ def worst_group(
     Raises:
         ValueError: Columns have another length than the rows, there are fewer than 40 rows or no features, or a value
             is outside its range.
-        MissingExtraError: scikit-learn is not installed (extra `sklearn`).
 
     References:
         Hebert-Johnson et al. 2018, Multicalibration. Wang and Ramdas 2022, on e-values.
@@ -164,22 +197,54 @@ def worst_group(
         raise ValueError(f"tolerance is {tolerance!r}; allowed is [0, 0.5), such as 0.02")
     if not (is_whole(depth) and 1 <= depth <= MOST_DEPTH):
         raise ValueError(f"depth is {depth!r}; allowed are whole numbers from 1 to {MOST_DEPTH}")
-    if len(confidence) < FEWEST_ROWS:
-        raise ValueError(f"{len(confidence)} rows are too few for an audit; give {FEWEST_ROWS} or more with labels")
-    if not features:
-        raise ValueError("features is empty; give at least one column whose values may form groups")
+    propensity, known_N = _propensities(propensity_N, len(confidence))
     columns = {name: _Column.of(name, values, len(confidence)) for name, values in features.items()}
+    if not columns:
+        raise ValueError("features is empty; give at least one column whose values may form groups")
+    row_M = np.flatnonzero(known_N)
+    if len(row_M) < FEWEST_ROWS:
+        beside = "" if known_N.all() else f" with a propensity ({len(known_N) - len(row_M):,} have none)"
+        raise ValueError(
+            f"{len(row_M):,} rows{beside} are too few for an audit; give {FEWEST_ROWS} or more with labels"
+        )
     first_N = np.zeros(len(confidence), bool)
-    first_N[np.random.default_rng(seed).permutation(len(confidence))[: len(confidence) // 2]] = True
+    first_N[row_M[np.random.default_rng(seed).permutation(len(row_M))[: len(row_M) // 2]]] = True
     threshold = (2 if swap else 1) / alpha
     groups = []
-    for search_N in (first_N, ~first_N)[: 2 if swap else 1]:
+    for half, search_N in enumerate((first_N, known_N & ~first_N)[: 2 if swap else 1]):
         conditions, sign = _search(columns, confidence, correct, search_N, tolerance, depth)
-        inside_N = ~search_N & _members(columns, conditions, len(confidence))
-        groups.append(
-            _test(conditions, confidence[inside_N], correct[inside_N], sign, tolerance, level, threshold, ~search_N)
-        )
-    return GroupAudit(tuple(groups), len(confidence), tolerance, alpha, level, threshold)
+        tested_N = known_N & ~search_N
+        inside_N = tested_N & _members(columns, conditions, len(confidence))
+        share = float((1 / propensity[inside_N]).sum() / (1 / propensity[tested_N]).sum())
+        kept_N = inside_N.copy()
+        kept_N[inside_N] = _evenly(propensity[inside_N], np.random.default_rng([seed, half]))
+        group = _test(conditions, confidence[kept_N], correct[kept_N], sign, tolerance, level, threshold)
+        groups.append(replace(group, labels=int(inside_N.sum()), share=share))
+    left_out = len(known_N) - len(row_M)
+    return GroupAudit(tuple(groups), len(row_M), left_out, tolerance, alpha, level, threshold)
+
+
+def _propensities(propensity_N: npt.ArrayLike | None, rows: int) -> tuple[Array, Mask]:
+    """Return the propensity of each row, 1 if none is known, and which rows take part."""
+    if propensity_N is None:
+        return np.ones(rows), np.ones(rows, bool)
+    propensity = as_numbers(propensity_N, "propensity").astype(np.float64)
+    if propensity.shape != (rows,):
+        raise ValueError(f"propensity has shape {propensity.shape}; expected ({rows},), one for each row")
+    known_N: Mask = ~np.isnan(propensity)
+    if not known_N.any():
+        return np.ones(rows), np.ones(rows, bool)
+    if (bad_N := known_N & ~((propensity > 0) & (propensity <= 1))).any():
+        raise ValueError(f"propensity holds {propensity[bad_N][0]}; allowed is (0, 1], or NaN if it is unknown")
+    return np.where(known_N, propensity, 1.0), known_N
+
+
+def _evenly(propensity_M: Array, rng: np.random.Generator) -> Mask:
+    """Draw which rows to keep, so that each answer has the same chance of a label."""
+    if not len(propensity_M):
+        return np.zeros(0, bool)
+    kept_M: Mask = rng.random(len(propensity_M)) * propensity_M < propensity_M.min()
+    return kept_M
 
 
 def _test(
@@ -190,20 +255,20 @@ def _test(
     tolerance: float,
     level: float,
     threshold: float,
-    tested_N: Mask,
 ) -> WorstGroup:
     """Return a group with its numbers on the rows that the search has not seen."""
     rows = len(c_N)
     if not rows:
         nothing = dict.fromkeys(("accuracy", "mean_confidence", "signed_gap"), math.nan)
-        return WorstGroup(conditions, 0, 0.0, **nothing, lower=-1.0, upper=1.0, log_e=0.0, is_found=False)
+        return WorstGroup(conditions, 0, 0, 0.0, **nothing, lower=-1.0, upper=1.0, log_e=0.0, is_found=False)
     log_e = log_e_value(c_N, right_N, sign, tolerance)
     interval = gap_sequence(CalibrationSums.from_top(c_N, right_N), level=level)
     accuracy, says = float(right_N.mean()), float(c_N.mean())
     return WorstGroup(
         conditions,
         rows,
-        rows / int(tested_N.sum()),
+        rows,
+        1.0,
         accuracy,
         says,
         accuracy - says,
@@ -311,35 +376,67 @@ def _search(
     columns: Mapping[str, _Column], confidence_N: Array, correct_N: Mask, search_N: Mask, tolerance: float, depth: int
 ) -> tuple[tuple[Condition, ...], float]:
     """Return the conditions of the worst node of a tree on the rows of the search, and the sign of its gap."""
-    try:
-        from sklearn.tree import DecisionTreeRegressor
-    except ModuleNotFoundError:
-        raise MissingExtraError("an audit", "scikit-learn", "sklearn") from None
-    split = [(column, *one) for column in columns.values() for one in column.splits(search_N)]
+    splits = [(column, *one) for column in columns.values() for one in column.splits(search_N)]
     residual_N = correct_N - confidence_N
-    best: tuple[float, tuple[Condition, ...]] = (_score(confidence_N[search_N], residual_N[search_N], tolerance), ())
-    rows = int(search_N.sum())
-    if split:
-        matrix_NF = np.column_stack([values_N for _, values_N, _ in split])[search_N]
-        fewest = max(FEWEST_ROWS // 4, rows // 100)
-        regressor = DecisionTreeRegressor(max_depth=depth, min_samples_leaf=fewest, random_state=0)
-        tree = regressor.fit(matrix_NF, residual_N[search_N]).tree_
-        stack: list[tuple[int, tuple[Condition, ...]]] = [(0, ())]
-        while stack:
-            node, conditions = stack.pop()
-            inside_N = search_N & _members(columns, conditions, len(search_N))
-            if inside_N.any():
-                score = _score(confidence_N[inside_N], residual_N[inside_N], tolerance)
-                if score > best[0]:
-                    best = (score, conditions)
-            if tree.children_left[node] < 0:
-                continue
-            column, _, category = split[tree.feature[node]]
-            for child, is_left in ((tree.children_left[node], True), (tree.children_right[node], False)):
-                condition = column.condition(float(tree.threshold[node]), category, is_left, search_N)
-                stack.append((int(child), _tighten(conditions, condition)))
-    inside_N = search_N & _members(columns, best[1], len(search_N))
-    return best[1], 1.0 if residual_N[inside_N].sum() >= 0 else -1.0
+    fewest = max(FEWEST_ROWS // 4, int(search_N.sum()) // 100)
+    best: tuple[float, tuple[Condition, ...], float] = (-math.inf, (), 1.0)
+    nodes: list[tuple[Condition, ...]] = [()]
+    levels: dict[tuple[Condition, ...], int] = {(): 0}
+    while nodes:
+        conditions = nodes.pop()
+        inside_N = search_N & _members(columns, conditions, len(search_N))
+        if not inside_N.any():
+            continue
+        score = _score(confidence_N[inside_N], residual_N[inside_N], tolerance)
+        if score > best[0]:
+            best = (score, conditions, 1.0 if residual_N[inside_N].sum() >= 0 else -1.0)
+        if levels[conditions] == depth:
+            continue
+        split = best_split([values_N[inside_N] for _, values_N, _ in splits], residual_N[inside_N], fewest)
+        if split is None:
+            continue
+        column, _, category = splits[split[0]]
+        for is_left in (True, False):
+            child = _tighten(conditions, column.condition(split[1], category, is_left, search_N))
+            if child not in levels:  # a rounded threshold may repeat a condition
+                levels[child] = levels[conditions] + 1
+                nodes.append(child)
+    return best[1], best[2]
+
+
+def best_split(columns_FN: Sequence[Array], residual_N: Array, fewest: int) -> tuple[int, float] | None:
+    """Return the split that lowers the variance of the residuals most: the column's index, and the threshold.
+
+    It maximises S_L^2 / n_L + S_R^2 / n_R over all columns and thresholds, with the sums S of the residuals of the n
+    rows on each side. Each side has at least `fewest` rows. Of equal splits, the first one is chosen.
+
+    Args:
+        columns_FN: The columns.
+        residual_N: Residuals of the rows.
+        fewest: Smallest number of rows of a side.
+
+    Returns:
+        The split, whose left side has values up to the threshold; None if no split is allowed.
+
+    References:
+        Breiman, Friedman, Olshen and Stone 1984, Classification and Regression Trees.
+    """
+    rows, total = len(residual_N), float(residual_N.sum())
+    if rows < 2 * fewest:
+        return None
+    left_M = np.arange(fewest, rows - fewest + 1)
+    best: tuple[float, int, float] | None = None
+    for index, values_N in enumerate(columns_FN):
+        order_N = np.argsort(values_N, kind="stable")
+        sorted_N = values_N[order_N]
+        sum_M = np.cumsum(residual_N[order_N])[left_M - 1]
+        gain_M = sum_M**2 / left_M + (total - sum_M) ** 2 / (rows - left_M)
+        gain_M[sorted_N[left_M - 1] == sorted_N[left_M]] = -math.inf
+        place = int(np.argmax(gain_M))
+        if gain_M[place] > (-math.inf if best is None else best[0] + 1e-12):
+            left = int(left_M[place])
+            best = float(gain_M[place]), index, float(sorted_N[left - 1] + sorted_N[left]) / 2
+    return None if best is None else best[1:]
 
 
 def _tighten(conditions: tuple[Condition, ...], condition: Condition) -> tuple[Condition, ...]:

@@ -88,6 +88,7 @@ if TYPE_CHECKING:
         inverse_probability_ece,
         weighted_ece,
     )
+    from trueodds.metrics.labelling.worst_chances import WorstChance, worst_chances
     from trueodds.metrics.ranked import whole_bins
     from trueodds.metrics.ranked_probability import rps
     from trueodds.metrics.scores import (
@@ -164,6 +165,7 @@ else:
             "trueodds.metrics.labelling.powered": "PoweredMean powered_gap powered_mean",
             "trueodds.metrics.labelling.prior_shift": "PriorShare PriorShift prior_shift prior_shift_of_scores",
             "trueodds.metrics.labelling.sampling": "draw_labels label_propensities",
+            "trueodds.metrics.labelling.worst_chances": "WorstChance worst_chances",
             "trueodds.metrics.labelling.weighted_ece": (
                 "CrowdedCellError FullestCell WeightedEce fullest_cell inverse_probability_ece weighted_ece"
             ),
@@ -247,6 +249,7 @@ __all__ = [
     "Threshold",
     "WeightedEProcess",
     "WeightedEce",
+    "WorstChance",
     "accuracy",
     "adaptive_ece",
     "at_least",
@@ -322,4 +325,5 @@ __all__ = [
     "thresholds",
     "weighted_ece",
     "whole_bins",
+    "worst_chances",
 ]

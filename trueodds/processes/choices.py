@@ -75,10 +75,13 @@ LabelGoal = Literal["ece", "threshold", "group", "plain"]
 LABEL_GOALS: dict[LabelGoal, str] = {
     "ece": "the calibration error of all answers",
     "threshold": "the share of wrong answers among those that act alone, from --threshold on",
-    "group": "the calibration of every tag equally well, or of one tag",
+    "group": "the calibration of the tags that may be the worst by the labels so far (without any: of every tag equally"
+    " well), or of one tag",
     "plain": "no particular figure: every answer has the same chance",
 }
 """Goals of a sample of answers to label, with the figure that each one makes precise."""
+MOST_NAMED = 5
+"""Number of tags that a draw names as possibly the worst."""
 LABEL_FLOOR = 0.5
 """Smallest propensity of an answer, as a share of that in a plain sample of the same size."""
 SamplingMethod = Literal["systematic", "poisson"]

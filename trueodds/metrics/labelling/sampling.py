@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ def label_propensities(
     threshold: float | None = None,
     groups_N: Sequence[str | None] | None = None,
     group: str | None = None,
+    chances: Mapping[str | None, float] | None = None,
     floor: float = LABEL_FLOOR,
 ) -> Array:
     """Compute the probability with which each answer should be drawn for labelling.
@@ -48,12 +49,15 @@ def label_propensities(
         plain      w = 1: every answer has the same propensity, n / N
         ece        w = s: the variance of all calibration sums together is as small as possible
         threshold  w = s min(1, odds(c) / odds(threshold)): the answers that act alone, and those just below
-        group      w = s / (sum of s over the group) * (mean of s^2 over the group); with `group`: w = s within this
-                   group and 0 outside
+        group      w = s / (sum of s over the group) * (mean of s^2 over the group); with `chances`:
+                   w = s / (sum of s over the group) * chance of the group; with `group`: w = s within this group and 0
+                   outside
 
     `ece` is Neyman's allocation: it minimises sum_b V_b, where V_b is the variance of the weighted gap of bin b.
     `group` brings the standard errors of the groups' gaps closer together. They are not equal: the floor gives large
-    groups more labels, and a group with few answers may have most of them labelled.
+    groups more labels, and a group with few answers may have most of them labelled. With `chances`, each group has so
+    large a share of the labels beyond the floor. `worst_chances` computes them from earlier labels, so that labels go
+    to the group that may be the worst. Weighted sums stay unbiased if an answer's own label is not among those.
 
     Measured (benchmarks/evidence/label_samples.py) on six nets: where the ECE is at most .03, an interval as narrow
     needs 1.18 times as many plain labels (median). Where it is larger, the factor is 1.03. The weighted
@@ -66,6 +70,7 @@ def label_propensities(
         threshold: For the goal "threshold": the confidence from which on answers act alone, in (0, 1).
         groups_N: For the goal "group": the group of each answer, such as its tag. None counts as a group.
         group: For the goal "group": the only group to label, beside the floor. None: all groups.
+        chances: For the goal "group" without `group`: the chance of each group to be the worst one.
         floor: Smallest propensity as a share of n / N, in (0, 1]. 1 is the same as the goal "plain".
 
     Returns:
@@ -88,6 +93,7 @@ def label_propensities(
     confidence = _confidences(confidence_N)
     count = len(confidence)
     _check_options(count, budget, goal, threshold, groups_N, group, floor)
+    _check_chances(groups_N, group, chances)
     spread_N = np.sqrt(confidence * (1 - confidence) + HIDDEN_GAP**2)
     if goal == "ece":
         weight_N = spread_N
@@ -99,7 +105,7 @@ def label_propensities(
         )
     elif goal == "group":
         assert groups_N is not None
-        weight_N = spread_N * _group_weights(spread_N, groups_N, group)
+        weight_N = spread_N * _group_weights(spread_N, groups_N, group, chances)
     else:
         weight_N = np.ones(count)
     return _fill(weight_N, budget, floor * budget / count)
@@ -183,8 +189,13 @@ def _fill(weight_N: Array, budget: int, floor: float) -> Array:
     return bounded_N
 
 
-def _group_weights(spread_N: Array, groups_N: Sequence[str | None], group: str | None) -> Array:
-    """Return the weights per spread: by the variance of each group, or 1 in one group and 0 outside."""
+def _group_weights(
+    spread_N: Array,
+    groups_N: Sequence[str | None],
+    group: str | None,
+    chances: Mapping[str | None, float] | None,
+) -> Array:
+    """Return the weights per spread: by the variance or chance of each group, or 1 in one group and 0 outside."""
     if group is not None:
         chosen_N = np.array([name == group for name in groups_N], np.float64)
         if not chosen_N.any():
@@ -194,7 +205,8 @@ def _group_weights(spread_N: Array, groups_N: Sequence[str | None], group: str |
     place: dict[str | None, int] = {}
     code_N = np.array([place.setdefault(name, len(place)) for name in groups_N], np.intp)
     total_G, square_G, count_G = (np.bincount(code_N, some) for some in (spread_N, spread_N**2, np.ones(len(code_N))))
-    weight_G: Array = square_G / count_G / total_G
+    share_G = square_G / count_G if chances is None else np.array([chances[name] for name in place], np.float64)
+    weight_G: Array = share_G / total_G
     return weight_G[code_N]
 
 
@@ -206,6 +218,19 @@ def _confidences(confidence_N: npt.ArrayLike) -> Array:
     if not good.all():
         raise ValueError(f"confidence holds {confidence[~good][0]}; allowed is [0, 1]")
     return confidence
+
+
+def _check_chances(
+    groups_N: Sequence[str | None] | None, group: str | None, chances: Mapping[str | None, float] | None
+) -> None:
+    if chances is None:
+        return
+    if groups_N is None or group is not None:
+        raise ValueError("chances are for the goal 'group' without a group; leave them out")
+    if missing := [name for name in dict.fromkeys(groups_N) if name not in chances]:
+        raise ValueError(f"chances lack the group {missing[0]!r}; give one for each group of the answers")
+    if bad := [value for value in chances.values() if not (is_number(value) and 0 <= value <= 1)]:
+        raise ValueError(f"chances hold {bad[0]!r}; allowed is [0, 1]")
 
 
 def _check_options(

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from trueodds.files import FileError
 from trueodds.metrics import Costs
@@ -41,13 +42,8 @@ def sample_evenly(answers: Answers) -> tuple[Answers, str]:
     Raises:
         FileError: A propensity is outside (0, 1].
     """
-    labelled_N, words = answers.labelled_N.copy(), []
-    if answers.groups.audits is not None:
-        unasked_N = labelled_N & np.isin(np.char.lower(np.array(answers.groups.audits.as_list(), str)), "false")
-        if unasked_N.any():
-            labelled_N &= ~unasked_N
-            many = plural(int(unasked_N.sum()), "label is", "labels are")
-            words.append(f"{many} left out because the audit had not asked for them: they are not a random sample.")
+    labelled_N, said = asked_labels(answers)
+    words = [said] if said else []
     propensity_N = propensities_of(answers)
     known_N = np.isfinite(propensity_N)
     if (labelled_N & known_N).any():
@@ -63,6 +59,27 @@ def sample_evenly(answers: Answers) -> tuple[Answers, str]:
     if not words:
         return answers, ""
     return replace(answers, labelled_N=labelled_N, correct_N=answers.correct_N & labelled_N), " ".join(words)
+
+
+def asked_labels(answers: Answers) -> tuple[npt.NDArray[np.bool_], str]:
+    """Leave out labels of acting answers that the audit had not asked for, by the column audit.
+
+    Returns:
+        Whether each answer has a label that remains, and a sentence about the others ("" without any).
+    """
+    labelled_N = answers.labelled_N.copy()
+    if answers.groups.audits is None:
+        return labelled_N, ""
+    unasked_N = labelled_N & np.isin(np.char.lower(np.array(answers.groups.audits.as_list(), str)), "false")
+    if not unasked_N.any():
+        return labelled_N, ""
+    return labelled_N & ~unasked_N, unasked_words(int(unasked_N.sum()))
+
+
+def unasked_words(labels: int) -> str:
+    """Return a sentence about labels of acting answers that are left out."""
+    many = plural(labels, "label is", "labels are")
+    return f"{many} left out because the audit had not asked for them: they are not a random sample."
 
 
 def acting_threshold(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trueodds.files import FileError
 from trueodds.inputs import columns, table
-from trueodds.metrics import draw_labels, label_propensities
+from trueodds.metrics import WorstChance, draw_labels, label_propensities, worst_chances
 from trueodds.processes.choices import LABEL, LABEL_FLOOR, LabelGoal, SamplingMethod
 from trueodds.reports.table.table_content import Answers
 from trueodds.sums.inputs import Array
@@ -30,6 +31,8 @@ class LabelSample:
     """Indices of the drawn answers, in ascending order."""
     propensity_I: Array
     """Propensity of each drawn answer."""
+    suspects: list[WorstChance]
+    """For the goal "group" without a tag, if some answers have a label: the tags, the most likely worst one first."""
 
 
 def sample_of(
@@ -45,14 +48,15 @@ def sample_of(
 ) -> LabelSample:
     """Draw a sample of the answers without a label (see `metrics.label_propensities` and `metrics.draw_labels`).
 
-    A systematic sample is spread over the confidence, within each tag for the goal "group".
+    A systematic sample is spread over the confidence, within each tag for the goal "group". For this goal without a
+    tag, the answers that have a label decide which tags to prefer (`metrics.worst_chances`).
 
     Args:
         answers: Answers of a table.
         budget: Expected number of labels.
         goal: Figure that the sample makes precise.
         threshold: For the goal "threshold": the confidence from which on answers act alone.
-        tag: For the goal "group": the only tag to label, beside the floor. None: all tags.
+        tag: For the goal "group": the only tag to label, beside the floor. None: the tags that may be the worst.
         floor: Smallest propensity as a share of that in a plain sample.
         method: "systematic" or "poisson".
         seed: Seed of the draw.
@@ -69,21 +73,37 @@ def sample_of(
     open_I = np.flatnonzero(~answers.labelled_N)
     if not len(open_I):
         raise FileError(f"{answers.source} has a label for each of its {plural(len(answers), 'answer')}; none is left")
-    groups = None
+    groups: list[str] | None = None
+    suspects, chances = list[WorstChance](), None
     if goal == "group":
         if answers.groups.tags is None:
             raise FileError(f"{answers.source} has no column tag, which the goal 'group' needs")
         names = answers.groups.tags.as_list()
         groups = [names[row] for row in open_I.tolist()]
+        known_I = np.flatnonzero(answers.labelled_N)
+        if tag is None and len(known_I):
+            suspects = worst_chances(
+                answers.confidence_N[known_I],
+                answers.correct_N[known_I],
+                [names[row] for row in known_I.tolist()],
+                groups,
+            )
+            chances = {one.group: one.chance for one in suspects}
     confidence = answers.confidence_N[open_I]
     propensity = label_propensities(
-        confidence, budget, goal=goal, threshold=threshold, groups_N=groups, group=tag, floor=floor
+        confidence,
+        budget,
+        goal=goal,
+        threshold=threshold,
+        groups_N=groups,
+        group=tag,
+        chances=chances,
+        floor=floor,
     )
-    order = np.lexsort(
-        (confidence, [] if groups is None else np.unique(groups, return_inverse=True)[1])[: 1 + bool(groups)]
-    )
+    of_tag: Any = [] if groups is None else np.unique(groups, return_inverse=True)[1]
+    order = np.lexsort((confidence, of_tag)[: 1 + bool(groups)])
     drawn = np.sort(order[draw_labels(propensity[order], method=method, seed=seed)])
-    return LabelSample(len(open_I), open_I[drawn], propensity[drawn])
+    return LabelSample(len(open_I), open_I[drawn], propensity[drawn], suspects)
 
 
 def write_sample(path: Path, source: Path, answers: Answers, sample: LabelSample, label: str = LABEL) -> None:
