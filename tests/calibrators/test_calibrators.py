@@ -351,7 +351,7 @@ def test_json_that_is_no_calibrator(tree, message: str) -> None:  # type: ignore
         (np.array([[1.0, np.inf]], np.float16), [0], "is inf"),
         ([["a"]], [0], "logits has dtype"),
         ([[1.0, 2.0]], [2], "labels holds 2; allowed are the class indices 0..1"),
-        ([[1.0, 2.0]], [0.0], "labels has dtype float64"),
+        ([[1.0, 2.0]], [0.5], r"labels\[0\] is 0.5; expected integer"),
         ([[1.0, 2.0]], [0, 1], r"labels has shape \(2,\); expected \(1,\)"),
     ],
 )

@@ -120,7 +120,7 @@ REFUSED: list[tuple[Any, Any, dict[str, Any], str]] = [
     ([[np.nan, 0.1], [0.2, 0.8]], [0, 1], {}, r"probabilities\[0, 0\] is nan"),
     ([[3.0, -1.0], [0.2, 0.8]], [0, 1], {}, "holds -1; allowed is .* If these are logits"),
     (GOOD, [0, 2], {}, "labels holds 2; allowed are the class indices 0..1"),
-    (GOOD, [0.0, 1.0], {}, "labels has dtype float64"),
+    (GOOD, [0.0, 0.5], {}, r"labels\[1\] is 0.5; expected integer"),
     (GOOD, [0], {}, r"labels has shape \(1,\)"),
     (GOOD, [0, 1], {"bins": 0}, "bins is 0; allowed are"),
     (GOOD, [0, 1], {"threshold": 1.0}, r"threshold is 1.0; allowed is \[0, 1\)"),
