@@ -50,6 +50,8 @@ class StoredVersion:
     classes: tuple[str, ...]
     has_columns: bool
     """Whether its files have a column for each class."""
+    answers: int
+    """Number of copied answers."""
     archived: dict[str, int]
     """Number of answers by name of each file that the store has written to its archive."""
 

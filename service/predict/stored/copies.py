@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -72,12 +73,14 @@ def _run(address: str, read: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
 
 async def _copy(store: Store, name: str, model: str, version: str | None, folder: Path) -> StoreCopy:
     files: dict[str, tuple[Version, Path, parquet.ParquetWriter]] = {}
+    counts: Counter[str] = Counter()
 
     def take(of: Version, rows: list[StoredPrediction]) -> None:
         if of.version not in files:
             path = folder / f"store-{len(files)}.parquet"
             files[of.version] = of, path, parquet.ParquetWriter(path, _schema(of))
         if rows:
+            counts[of.version] += len(rows)
             files[of.version][2].write_table(_table(of, rows))
 
     def make() -> Work[Copied]:
@@ -85,6 +88,7 @@ async def _copy(store: Store, name: str, model: str, version: str | None, folder
         for _, _, writer in files.values():
             writer.close()
         files.clear()
+        counts.clear()
         return copying.copy(model, version, take, LATEST_MS)
 
     try:
@@ -98,11 +102,13 @@ async def _copy(store: Store, name: str, model: str, version: str | None, folder
             of.version,
             of.classes,
             has_class_columns(of),
+            counts[of.version],
             {file_name(file.day, copied.archive, file.key): file.answers for file in copied.files[of.version]},
         )
         for of, _, _ in files.values()
     ]
-    return StoreCopy(name, tuple(versions), tuple(path for _, path, _ in files.values()), labels)
+    paths = tuple(path for name_of_version, (_, path, _) in files.items() if counts[name_of_version])
+    return StoreCopy(name, tuple(versions), paths, labels)
 
 
 def _schema(version: Version) -> pyarrow.Schema:

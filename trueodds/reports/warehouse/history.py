@@ -203,6 +203,8 @@ class _Reading:
                 if listing is not None and listing.entries:
                     listing.files.open_in(connection)
             columns = _columns(connection, list(answers.entries) if answers else [])
+            if not columns and not (self.copy and self.copy.answers):
+                raise FileError(f"{name}: there are no answers; give a model that has answered")
             classes = self._classes(versions, columns)
             _make_rows(connection, self._parts(connection, answers, columns, classes))
             self._add_late_labels(connection, labels, versions)
@@ -266,7 +268,8 @@ class _Reading:
 
     def _classes(self, versions: dict[str, tuple[str, ...]], columns: dict[str, dict[str, str]]) -> tuple[str, ...]:
         """Return the classes whose columns all versions have; none if only confidences can be read together."""
-        own = {one.version: one.classes if one.has_columns else () for one in self.copy.versions} if self.copy else {}
+        stored = [one for one in self.copy.versions if one.answers] if self.copy else []
+        own = {one.version: one.classes if one.has_columns else () for one in stored}
         for path, kinds in columns.items():
             of_file = tuple(name for name, kind in kinds.items() if kind == "DOUBLE" and name not in NUMBERS)
             version = _version_of(path)
@@ -275,7 +278,7 @@ class _Reading:
                 own[version] = ()
             if not versions[version]:
                 versions[version] = of_file
-        wanted = self.form.classes or next(iter(own.values()))
+        wanted = self.form.classes or next(iter(own.values()), ())
         other = [version for version, classes in own.items() if set(classes) != set(wanted)]
         fixed = {*_COLUMNS, *_LATER}
         is_clear = len({name.lower() for name in (*wanted, *fixed)}) == len(wanted) + len(fixed)
