@@ -135,8 +135,6 @@ def sums_of_history(arguments: argparse.Namespace, *, trend: TrendUnit | None = 
     Raises:
         OptionsError: An option is for another kind of table.
     """
-    from trueodds.errors import MissingExtraError
-
     given = {
         str(arguments.answers): arguments.answers,
         "--labels": arguments.labels,
@@ -151,10 +149,8 @@ def sums_of_history(arguments: argparse.Namespace, *, trend: TrendUnit | None = 
             raise OptionsError(
                 f"{hide_password(option)} is given beside --store or --archive, whose columns are known; leave it out"
             )
-    try:
-        from trueodds.reports.warehouse.history import open_history
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("--archive", (error.name or "ibis").partition(".")[0], "warehouse") from None
+    from trueodds.reports.warehouse.history import open_history
+
     model, version = arguments.model, arguments.version
     with open_history(arguments.store, arguments.archive, model=model, version=version, form=form_of(arguments)) as one:
         sums = one.sums(trend)

@@ -52,7 +52,7 @@ class StoredVersion:
     """Whether its files have a column for each class."""
     answers: int
     """Number of copied answers."""
-    archived: dict[str, int]
+    archive_files: dict[str, int]
     """Number of answers by name of each file that the store has written to its archive."""
 
 

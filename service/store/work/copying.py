@@ -28,7 +28,7 @@ class ArchivedFile(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """What a copy has found beside the answers."""
+    """Content of a copy beside the answers."""
 
     files: dict[str, list[ArchivedFile]]
     """Files in the archive, by version."""

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +17,18 @@ import pytest
 from benchmarks.faults import buckets
 from service.predict.stored.archive import AnswerArchive
 from service.predict.stored.copies import StoreCopies
-from service.store import Store, open_store
+from service.store import open_store
 from service.store.rows import Label
 from service.store.work import archiving
 from tests.service.store.conftest import opened
-from tests.service.store.rows import HOUR, START, batch, version
+from tests.service.store.rows import START, batch, version
 from tests.service.store.test_archive import BEFORE, DAY, KilledError, Steps, dying, filled
 from trueodds import cli
 from trueodds.errors import UserError
-from trueodds.processes.stores import StoreUnreadableError
 from trueodds.reports.table.stored_sums import merge
 from trueodds.reports.table.summed import COLUMNS, TableSums
 from trueodds.reports.warehouse.history import history_sums
+from trueodds.reports.warehouse.summing import sums_of_source
 
 
 def sums_of(store: str, archive: Path | str | None = None, model: str = "m", **options: Any) -> TableSums:
@@ -128,7 +127,9 @@ async def test_answers_that_leave_while_a_report_reads_count_once(
         def then_leave(work: Callable[..., Any]) -> Callable[..., Any]:
             def both(*arguments: Any) -> Any:
                 result = work(*arguments)
-                done.append(1) or asyncio.run(leave()) if not done else None
+                if not done:
+                    done.append(1)
+                    asyncio.run(leave())
                 return result
 
             return both
@@ -220,8 +221,8 @@ async def test_versions_with_other_classes_are_read_by_confidence(address: str, 
         assert (
             found.notes[0] == "Read by confidence, so without NLL and Brier score: the versions have different classes."
         )
-        one = sums_of(address, tmp_path, version="v2")
-        assert (len(one), one.classes, one.by_confidence) == (20, ("cat", "dog"), False)
+        alone = sums_of(address, tmp_path, version="v2")
+        assert (len(alone), alone.classes, alone.by_confidence) == (20, ("cat", "dog"), False)
         with pytest.raises(UserError, match=r"the versions 'v1' have other classes.*--version.*leave --classes out"):
             sums_of(address, tmp_path, classes=("cat", "dog"))
         assert sums_of(address, tmp_path, version="v2", classes=("dog", "cat"), positive="cat").positive_class == "cat"
@@ -312,16 +313,13 @@ def test_what_cannot_be_read_is_named_with_the_cure(whole: Path, capsys: pytest.
 def test_a_file_of_the_archive_that_changes_meanwhile_ends_the_report(
     whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trueodds.reports.warehouse import history
-
     first, *_ = sorted((whole / "archive" / "m" / "v1").iterdir())
 
     def change(*arguments: Any, **options: Any) -> Any:
         first.write_bytes(first.read_bytes())
         return sums_of_source(*arguments, **options)
 
-    sums_of_source = history.sums_of_source
-    monkeypatch.setattr(history, "sums_of_source", change)
+    monkeypatch.setattr("trueodds.reports.warehouse.history.sums_of_source", change)
     with pytest.raises(UserError, match="changed while it was read"):
         sums_of(str(whole / "store.sqlite"), whole / "archive")
 

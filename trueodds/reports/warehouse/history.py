@@ -16,21 +16,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow
-
 from trueodds.bundle.contents import is_shadow, shadowed_by
 from trueodds.bundle.storage.objects import Objects, is_url
+from trueodds.errors import MissingExtraError
 from trueodds.files import FileError
 from trueodds.processes.choices import TrendUnit
 from trueodds.processes.stores import LATE_LABELS, NUMBERS, StoreCopy, folder_of, name_of, store_reader
 from trueodds.reports.table.reading import Form
 from trueodds.reports.table.summed import TableSums
 from trueodds.reports.warehouse.parquet_files import TableFiles, files_of
-from trueodds.reports.warehouse.parquet_source import connect
-from trueodds.reports.warehouse.summing import sums_of_source
-from trueodds.reports.warehouse.table_source import EMBEDDED, TableSource, naming
 from trueodds.sums.rounding import Given, Resolution
 from trueodds.texts import column_quotes, hide_password, plural, quotes
+
+try:
+    import pyarrow
+
+    from trueodds.reports.warehouse.parquet_source import connect
+    from trueodds.reports.warehouse.summing import sums_of_source
+    from trueodds.reports.warehouse.table_source import EMBEDDED, TableSource, naming
+except ModuleNotFoundError as error:
+    raise MissingExtraError("a report on an archive", (error.name or "ibis").partition(".")[0], "warehouse") from None
 
 _TEXT, _TIME = "VARCHAR", "TIMESTAMP WITH TIME ZONE"
 _COLUMNS = {
@@ -245,7 +250,7 @@ class _Reading:
             versions.setdefault(_version_of(path), ())
         if self.copy is None:
             return versions
-        written = {one.version: one.archived for one in self.copy.versions}
+        written = {one.version: one.archive_files for one in self.copy.versions}
         if self.place is None:
             if gone := sum(sum(files.values()) for files in written.values()):
                 self.notes.append(f"{plural(gone, 'archived answer')} left out: name their place with --archive.")
@@ -313,7 +318,9 @@ class _Reading:
             return parts
         assert answers is not None
         names: set[str] = {name for kinds in columns.values() for name in kinds}
-        verified = {(one.version, file) for one in self.copy.versions for file in one.archived} if self.copy else set()
+        verified = (
+            {(one.version, file) for one in self.copy.versions for file in one.archive_files} if self.copy else set()
+        )
         sure = [path for path in columns if not files or (_version_of(path), _file_of(path)) in verified]
         open_ones = [path for path in columns if path not in set(sure)]
         if sure:
@@ -330,7 +337,7 @@ class _Reading:
 
     def _note_other_stores(self, paths: Sequence[str]) -> None:
         """Add a note if other stores share the archive."""
-        own = {_store_of(file) for one in self.copy.versions for file in one.archived} if self.copy else set()
+        own = {_store_of(file) for one in self.copy.versions for file in one.archive_files} if self.copy else set()
         others = {_store_of(_file_of(path)) for path in paths} - own
         if own and others:
             self.notes.append(
@@ -342,10 +349,10 @@ class _Reading:
         """Make the view of all answers with their latest labels."""
         given = []
         if labels is not None and labels.entries:
-            given.append(f"SELECT id, label, time, 'either' AS kind FROM read_parquet([{_quoted(labels.entries)}])")
+            given.append(f"SELECT id, label, time, 'either' AS kind FROM read_parquet([{_quote(labels.entries)}])")
         if self.copy is not None and self.copy.labels is not None:
             kind = "CASE WHEN is_index THEN 'index' ELSE 'name' END AS kind"
-            given.append(f"SELECT id, label, time, {kind} FROM read_parquet([{_quoted([str(self.copy.labels)])}])")
+            given.append(f"SELECT id, label, time, {kind} FROM read_parquet([{_quote([str(self.copy.labels)])}])")
         if not given or not self._match_labels(connection, " UNION ALL ".join(given), versions):
             connection.raw_sql("CREATE TEMP VIEW labelled_rows AS SELECT * FROM all_rows")
             return
@@ -355,13 +362,13 @@ class _Reading:
             " FROM all_rows r LEFT JOIN late l ON r.id = l.id AND r.version = l.version"
         )
 
-    def _match_labels(self, connection: Any, given: str, versions: dict[str, tuple[str, ...]]) -> int:
+    def _match_labels(self, connection: Any, labels: str, versions: dict[str, tuple[str, ...]]) -> int:
         """Find the answers of late labels, and return the number of ids that get one.
 
         Raises:
             FileError: An id has two different labels of the same time.
         """
-        connection.raw_sql(f"CREATE TEMP TABLE given AS SELECT DISTINCT id, label, time, kind FROM ({given})")
+        connection.raw_sql(f"CREATE TEMP TABLE given AS SELECT DISTINCT id, label, time, kind FROM ({labels})")
         connection.raw_sql(
             "CREATE TEMP TABLE hits AS SELECT DISTINCT id, version FROM all_rows SEMI JOIN given USING (id)"
         )
@@ -369,7 +376,7 @@ class _Reading:
         schema = pyarrow.schema(dict.fromkeys(("version", "kind", "label", "name"), pyarrow.string()))
         connection.con.register("names", pyarrow.Table.from_pylist(rows, schema=schema))
         unknown = [version for version, classes in versions.items() if not classes]
-        as_it_is = f"h.version IN ({_quoted(unknown)}) AND g.kind <> 'index'" if unknown else "false"
+        as_it_is = f"h.version IN ({_quote(unknown)}) AND g.kind <> 'index'" if unknown else "false"
         # A label waits in the store, or is in a file. If it moves meanwhile, it may be in both, in two spellings.
         connection.raw_sql(
             "CREATE TEMP TABLE late AS SELECT h.id, h.version, g.time, min(coalesce(n.name, g.label)) AS label,"
@@ -420,7 +427,7 @@ def _meanings(version: str, classes: Sequence[str]) -> Iterator[dict[str, str]]:
             yield {"version": version, "kind": "either", "label": str(k), "name": name}
 
 
-def _quoted(texts: Any) -> str:
+def _quote(texts: Any) -> str:
     return ", ".join(f"'{text.replace(chr(39), 2 * chr(39))}'" for text in texts)
 
 
@@ -433,7 +440,7 @@ def _columns(connection: Any, paths: Sequence[str]) -> dict[str, dict[str, str]]
     if not paths:
         return {}
     found = connection.raw_sql(
-        "SELECT file_name, name, duckdb_type FROM parquet_schema([" + _quoted(map(glob.escape, paths)) + "])"
+        "SELECT file_name, name, duckdb_type FROM parquet_schema([" + _quote(map(glob.escape, paths)) + "])"
         " WHERE duckdb_type IS NOT NULL"
     ).fetchall()
     columns: dict[str, dict[str, str]] = {path: {} for path in paths}
@@ -459,7 +466,7 @@ def _select(paths: Sequence[str], classes: Sequence[str], names: set[str]) -> st
     columns = [name if name in names else f"NULL::{kind} AS {name}" for name, kind in {**_COLUMNS, **_LATER}.items()]
     columns += ['"' + name.replace('"', '""') + '"' for name in classes]
     options = "union_by_name = true, hive_partitioning = false"
-    return f"SELECT {', '.join(columns)} FROM read_parquet([{_quoted(map(glob.escape, paths))}], {options})"
+    return f"SELECT {', '.join(columns)} FROM read_parquet([{_quote(map(glob.escape, paths))}], {options})"
 
 
 def _make_rows(connection: Any, parts: Sequence[str]) -> None:
