@@ -19,8 +19,8 @@ from service.predict.stored.tables import has_class_columns
 from service.store import Store, StoreError, open_reader
 from service.store.rows import HeldLabel, StoredPrediction, Version
 from service.store.store import LATEST_MS
-from service.store.work import copying
-from service.store.work.copying import Copied
+from service.store.work import archiving
+from service.store.work.archiving import Copied
 from service.store.work.statements import Work
 from trueodds.processes.stores import StoreCopy, StoredVersion, StoreUnreadableError
 from trueodds.texts import hide_password
@@ -47,7 +47,7 @@ class StoreCopies:
 
     def versions(self, address: str) -> list[tuple[str, str]]:
         """Return model and version of all versions of a store."""
-        return _run(address, lambda store: store.database.read(copying.versions))
+        return _run(address, lambda store: store.database.read(archiving.versions_of_all))
 
     def copy(self, address: str, model: str, version: str | None, folder: Path) -> StoreCopy:
         """Copy a model's answers from one snapshot of the store."""
@@ -89,7 +89,7 @@ async def _copy(store: Store, name: str, model: str, version: str | None, folder
             writer.close()
         files.clear()
         counts.clear()
-        return copying.copy(model, version, take, LATEST_MS)
+        return archiving.copy(model, version, take, LATEST_MS)
 
     try:
         copied = await store.database.read(make)
