@@ -102,7 +102,7 @@ def test_a_file_of_ibis_that_changes_while_it_is_read_is_named(tmp_path: Path, m
         return plan
 
     monkeypatch.setattr(summing, "plan_of", plan_and_change)
-    with pytest.raises(UserError, match="1 row hold a label that was not there before.*run this again"):
+    with pytest.raises(UserError, match=r"1 row hold a label that was not there before.*run this again"):
         trueodds.table_sums(ibis.duckdb.connect().read_parquet(path))
 
 
