@@ -32,6 +32,7 @@ from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.scaling.warehouse_sums import CLASSES, make_classes
 from trueodds.reports.table.reading import Form
 from trueodds.reports.table.stored_sums import Window, day_ms
+from trueodds.reports.warehouse.databases import POSTGRES_SETTINGS
 from trueodds.reports.warehouse.parquet_source import TableSource, connect, open_source
 from trueodds.reports.warehouse.partitions import PartitionedTable, rows_by_day, sums_of_partition
 from trueodds.reports.warehouse.plan import ReadingPlan
@@ -168,7 +169,11 @@ def _plain(name: str, source: TableSource, query: str) -> None:
     elif name == "chdb":
         connection.con.query_arrow(query)
     else:
-        connection.con.execute(query).fetchall()
+        with connection.con.transaction(), connection.con.cursor() as cursor:
+            for setting in POSTGRES_SETTINGS:  # as the sums have them: with less memory it would sort all rows
+                cursor.execute(setting)
+            cursor.execute(query)
+            cursor.fetchall()
 
 
 def _seconds(work: Callable[[], object]) -> tuple[float, float]:
