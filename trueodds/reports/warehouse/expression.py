@@ -10,7 +10,16 @@ import ibis
 
 from trueodds.reports.warehouse.answer_rows import floor_divide, rows_of
 from trueodds.reports.warehouse.plan import Codes, Expression, Group, ReadingPlan
-from trueodds.reports.warehouse.terms import cell_near, cells_below, code, fine_cell, number, where
+from trueodds.reports.warehouse.terms import (
+    cell_by_steps,
+    cell_near,
+    cells_below,
+    code,
+    fine_cell,
+    number,
+    where,
+    whole_cells_below,
+)
 from trueodds.sums.bins import CELLS
 
 Part = Literal["class", "version", "tag", "confidence_source", "period", "positive", "rounded"]
@@ -56,9 +65,14 @@ def sums_expression(table: Expression, plan: ReadingPlan, *, quick: bool = False
     rows = rows_of(table, plan, quick=quick)
     # A null in each row without a label: engines skip it faster than they filter an aggregate.
     known, unknown = rows.label_code >= 0, ibis.null("float64")
-    rows = rows.mutate(below=cells_below(rows.confidence))
+    if plan.has_fan_out:
+        rows = rows.mutate(below=whole_cells_below(rows.confidence))
+        near_cell = cell_by_steps(rows.confidence, rows.below)
+    else:
+        rows = rows.mutate(below=cells_below(rows.confidence))
+        near_cell = cell_near(rows.confidence, rows.below)
     rows = rows.mutate(
-        near_cell=cell_near(rows.confidence, rows.below),
+        near_cell=near_cell,
         top=where(known, rows.confidence, unknown),
         correct=where(known, rows.correct, unknown),
     )
