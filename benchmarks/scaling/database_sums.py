@@ -67,6 +67,8 @@ def postgres_table(path: Path) -> Iterator[tuple[TableSource, str, list[psutil.P
             with connection.cursor().copy("COPY answers FROM STDIN CSV") as copy:
                 copy.write(rows.read_bytes())
             connection.execute("CREATE INDEX by_time ON answers (time)")
+            # Without a count of the groups, PostgreSQL expects 100 times as many, and sorts the rows of the plain query.
+            connection.execute("CREATE STATISTICS days ON label, tag, (time / 86400) FROM answers")
             connection.execute("VACUUM ANALYZE answers")
         source = open_source("answers", address)
         server = cluster._process

@@ -125,7 +125,7 @@ def _of_classes(table: Expression, plan: ReadingPlan, groups: dict[str, Expressi
     if len(given) == 1:
         given = [number(1) - given[0], given[0]]
     rows = table.select(
-        label_code=code(table[plan.label], plan.labels, by_list=plan.by_list, has_null=plan.has_fan_out),
+        label_code=code(table[plan.label], plan.labels, by_list=plan.by_list),
         named=code(table["predicted"], plan.predicted, by_list=plan.by_list)
         if plan.predicted
         else ibis.literal(UNSEEN, "int64"),
@@ -205,7 +205,7 @@ def _of_confidence(table: Expression, plan: ReadingPlan, groups: dict[str, Expre
     else:
         known, label = (
             code(table["predicted"], plan.predicted, by_list=plan.by_list),
-            code(table[plan.label], plan.labels, by_list=plan.by_list, has_null=plan.has_fan_out),
+            code(table[plan.label], plan.labels, by_list=plan.by_list),
         )
     rows = table.select(given=given, class_code=known, label_code=label, **groups)
     clean = where((rows.given < number(0)) & (rows.given >= number(-BELOW_ZERO)), number(0), rows.given)

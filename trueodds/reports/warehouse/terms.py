@@ -108,20 +108,6 @@ def cell_near(value: Expression, below: Expression) -> Expression:
     return where((value <= below / number(CELLS)) & (below > number(0)), below - number(1), below)
 
 
-def whole_cells_below(value: Expression) -> Expression:
-    """Return `cells_below` in DuckDB, whose floor of a double is a double."""
-    return floor(value * number(CELLS))
-
-
-def cell_by_steps(value: Expression, below: Expression) -> Expression:
-    """Return `cell_near` of a value in [0, 1] without a case, which DuckDB computes row by row.
-
-    A value at the upper edge of a cell is one cell below, except 0, which is in cell 0.
-    """
-    at_edge, at_zero = value <= below / number(CELLS), value <= number(0)
-    return below - at_edge.cast("float64") + at_zero.cast("float64")
-
-
 def fine_cell(value: Expression) -> Expression:
     """Return the cell of p(positive) as `trueodds.sums.fine.fine_cell_of` numbers it."""
     edges = FINE_EDGES.tolist()
@@ -136,16 +122,13 @@ def fine_cell(value: Expression) -> Expression:
     return where(value <= number(EDGES[COARSE]), search(0, len(edges) - 1), cell(value))
 
 
-def code(
-    column: Expression, codes: Codes, *, by_list: bool = False, has_null: bool = False, unseen: int = UNSEEN
-) -> Expression:
+def code(column: Expression, codes: Codes, *, by_list: bool = False, unseen: int = UNSEEN) -> Expression:
     """Return the meaning of a column's values. A value that is not there is `unseen`; a missing one is `NONE`.
 
     Args:
         column: The column.
         codes: Its values and their meanings.
         by_list: Whether the engine finds a text in a list faster than by a comparison with each.
-        has_null: Whether it also finds a null in a list. It then reads texts by their dictionary, if a file has one.
         unseen: Meaning of all other values.
     """
     gap = column.isnull()
@@ -162,9 +145,6 @@ def code(
         )
     ordered = [value for value, _ in sorted(values, key=lambda pair: pair[1])]
     if by_list and ordered and column.type().is_string() and {k for _, k in values} == {*range(len(ordered))}:
-        if has_null and missing == NONE:
-            texts = ibis.array([ibis.null("string"), *ordered])
-            return (_list_position(texts, column) + (NONE - 1)).fill_null(ibis.literal(unseen, "int64"))
         # Coalesced, and not a case, whose parts DuckDB computes again for each branch that names them.
         place = _list_position(ibis.array(ordered), column) - 1
         return place.fill_null(where(gap, ibis.literal(missing, "int64"), ibis.literal(unseen, "int64")))
@@ -207,8 +187,3 @@ def value_at(index: Expression, values: Sequence[Expression]) -> Expression:
         return where(index < middle, search(low, middle), search(middle, high))
 
     return where(index >= 0, search(0, len(values)), ibis.null("float64"))
-
-
-@ibis.udf.scalar.builtin(name="floor")  # type: ignore[untyped-decorator]
-def floor(value: float) -> float:  # type: ignore[empty-body]
-    """Return a double of DuckDB, rounded down. Ibis would cast it to a whole number."""
