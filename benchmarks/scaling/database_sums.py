@@ -9,7 +9,7 @@ A day of the same table follows: its sums as `trueodds sums --partition` makes t
 day, and the count of the rows of all days, by which `--daily` finds missing days and late rows. PostgreSQL has an index
 by time, and ClickHouse an order.
 
-    python -m benchmarks.scaling.database_sums --rows 1000000
+    python -m benchmarks.scaling.database_sums --rows 300000
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def postgres_table(path: Path) -> Iterator[tuple[TableSource, str, list[psutil.P
             with connection.cursor().copy("COPY answers FROM STDIN CSV") as copy:
                 copy.write(rows.read_bytes())
             connection.execute("CREATE INDEX by_time ON answers (time)")
-            # Without a count of the groups, PostgreSQL expects 100 times as many, and sorts the rows of the plain query.
+            # Without their count, PostgreSQL expects 100 times as many groups, and sorts the rows of the plain query.
             connection.execute("CREATE STATISTICS days ON label, tag, (time / 86400) FROM answers")
             connection.execute("VACUUM ANALYZE answers")
         source = open_source("answers", address)
@@ -123,7 +123,7 @@ def measure(name: str, path: Path, rows: int) -> dict[str, Any]:
         of_day = PLAIN.format(day=DAYS[name], where=limits)
         answers = sums_of_partition(table, DAY).rows.answers
         day = _in_turns(
-            lambda: [_plain(name, source, of_day) for _ in range(REPEATS)],
+            lambda: _plain(name, source, of_day, REPEATS),
             lambda: sums_of_partition(table, DAY),
             lambda: rows_by_day(table),
         )
@@ -164,18 +164,19 @@ def _sums(source: TableSource, plan: ReadingPlan, rows: int) -> None:
     assert len(sums_by_plan(source, plan)) == rows
 
 
-def _plain(name: str, source: TableSource, query: str) -> None:
+def _plain(name: str, source: TableSource, query: str, repeats: int = 1) -> None:
     connection = source.table.get_backend()
-    if name == "pyspark":
-        connection._session.sql(query).toArrow()
-    elif name == "chdb":
-        connection.con.query_arrow(query)
-    else:
-        with connection.con.transaction(), connection.con.cursor() as cursor:
-            for setting in POSTGRES_SETTINGS:  # as the sums have them: with less memory it would sort all rows
-                cursor.execute(setting)
-            cursor.execute(query)
-            cursor.fetchall()
+    for _ in range(repeats):
+        if name == "pyspark":
+            connection._session.sql(query).toArrow()
+        elif name == "chdb":
+            connection.con.query_arrow(query)
+        else:
+            with connection.con.transaction(), connection.con.cursor() as cursor:
+                for setting in POSTGRES_SETTINGS:  # as the sums have them: with less memory it would sort all rows
+                    cursor.execute(setting)
+                cursor.execute(query)
+                cursor.fetchall()
 
 
 def _seconds(work: Callable[[], object]) -> tuple[float, float]:

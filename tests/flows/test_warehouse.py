@@ -21,6 +21,7 @@ from trueodds.errors import UserError
 from trueodds.files import FileError
 from trueodds.reports.warehouse import daily, partitions
 from trueodds.reports.warehouse.daily import missing_days
+from trueodds.reports.warehouse.summing import sums_by_plan
 from trueodds.reports.warehouse.table_source import EngineAwayError
 
 
@@ -146,7 +147,7 @@ def test_bad_input_ends_a_run_and_leaves_the_results_before_it(
     run: dict[str, Any] = {"answers": "answers/*.parquet", "labels": "labels/*.parquet"}
     assert report_on_warehouse(**run, return_state=True).is_completed()
     state = {path: path.read_bytes() for path in (tmp_path / "warehouse").rglob("*") if path.is_file()}
-    for other, words in {
+    bad: dict[str, tuple[dict[str, Any], str]] = {
         "nowhere": ({"answers": "nowhere/*.parquet"}, "names no file; check the path"),
         "text": ({"answers": "answers.csv"}, "does not end in .parquet"),
         "no ids": ({"id_column": "key"}, "has no column 'key'"),
@@ -154,7 +155,8 @@ def test_bad_input_ends_a_run_and_leaves_the_results_before_it(
         "other classes": ({"classes": ["a", "b"], "folder": "other"}, "has no column 'a'"),
         "engine": ({"engine": "sqlite"}, "--engine is 'sqlite'; allowed is duckdb"),
         "away": ({"engine": "postgres://127.0.0.1:1/none", "answers": "a", "labels": "b"}, "check the address"),
-    }.values():
+    }
+    for other, words in bad.values():
         with pytest.raises(UserError, match=words):
             report_on_warehouse(**{**run, **other})
     path = max((tmp_path / "answers").iterdir())
@@ -174,7 +176,6 @@ def test_bad_input_ends_a_run_and_leaves_the_results_before_it(
         return sums_by_plan(*arguments)
 
     changed: list[int] = []
-    sums_by_plan = partitions.sums_by_plan
     monkeypatch.setattr(partitions, "sums_by_plan", change_once)
     assert report_on_warehouse(**run, return_state=True).is_completed(), "a file that changed is read again"
     assert changed

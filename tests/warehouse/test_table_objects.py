@@ -20,7 +20,7 @@ from trueodds.errors import UserError
 from trueodds.reports.table import reading
 from trueodds.reports.table.reading import Form
 from trueodds.reports.table.table_report import positive_sums_of, sums_of
-from trueodds.reports.warehouse import summing
+from trueodds.reports.warehouse.planning import plan_of
 
 
 class Streamed:
@@ -93,7 +93,6 @@ def test_a_file_of_ibis_that_changes_while_it_is_read_is_named(tmp_path: Path, m
     table = arrow(usual(60))
     path = tmp_path / "answers.parquet"
     pq.write_table(table, path)
-    plan_of = summing.plan_of
 
     def plan_and_change(*arguments: Any, **options: Any) -> Any:
         plan = plan_of(*arguments, **options)
@@ -101,7 +100,7 @@ def test_a_file_of_ibis_that_changes_while_it_is_read_is_named(tmp_path: Path, m
         pq.write_table(table.set_column(table.schema.get_field_index("label"), "label", labels), path)
         return plan
 
-    monkeypatch.setattr(summing, "plan_of", plan_and_change)
+    monkeypatch.setattr("trueodds.reports.warehouse.summing.plan_of", plan_and_change)
     with pytest.raises(UserError, match=r"1 row hold a label that was not there before.*run this again"):
         trueodds.table_sums(ibis.duckdb.connect().read_parquet(path))
 
