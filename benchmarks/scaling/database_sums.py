@@ -9,7 +9,7 @@ A day of the same table follows: its sums as `trueodds sums --partition` makes t
 day, and the count of the rows of all days, by which `--daily` finds missing days and late rows. PostgreSQL has an index
 by time, and ClickHouse an order.
 
-    python -m benchmarks.scaling.database_sums --rows 300000
+    python -m benchmarks.scaling.database_sums --rows 1000000
 """
 
 from __future__ import annotations

@@ -88,12 +88,12 @@ COMMANDS = {
     "scaling": "python -m benchmarks.scaling.growth",
     "partitions": "python -m benchmarks.scaling.partitions --write",
     "warehouse_sums": (
-        "python -m benchmarks.scaling.warehouse_sums --rows 300000 10000000 100000000"
+        "python -m benchmarks.scaling.warehouse_sums --rows 1000000 10000000 100000000"
         " --confidences 1000000 100000000 1000000000"
     ),
     "warehouse_growth": "python -m benchmarks.scaling.warehouse_growth --peers .peers/bin/python",
-    "warehouse_parts": "python -m benchmarks.scaling.warehouse_parts --rows 3000000",
-    "database_sums": "python -m benchmarks.scaling.database_sums --rows 300000",
+    "warehouse_parts": "python -m benchmarks.scaling.warehouse_parts --rows 10000000",
+    "database_sums": "python -m benchmarks.scaling.database_sums --rows 1000000",
     "postgres_size": "python -m benchmarks.scaling.postgres_size",
     "table_report": "python -m benchmarks.library.table_report --write",
 }
