@@ -5,7 +5,11 @@ The plain query groups by label, tag and day, and adds up each probability. Both
 medians of processor seconds (user and system) of this process and of the database's processes, which other work on the
 machine changes little. PostgreSQL's memory is the largest of one of its processes, without shared buffers.
 
-    python -m benchmarks.scaling.database_sums --rows 300000
+A day of the same table follows: its sums as `trueodds sums --partition` makes them, beside the plain query of that
+day, and the count of the rows of all days, by which `--daily` finds missing days and late rows. PostgreSQL has an index
+by time, and ClickHouse an order.
+
+    python -m benchmarks.scaling.database_sums --rows 1000000
 """
 
 from __future__ import annotations
@@ -27,7 +31,10 @@ from benchmarks.faults import postgres
 from benchmarks.record import RESULTS, circumstances, options_parser, write
 from benchmarks.scaling.warehouse_sums import CLASSES, make_classes
 from trueodds.reports.table.reading import Form
+from trueodds.reports.table.stored_sums import Window, day_ms
+from trueodds.reports.warehouse.databases import POSTGRES_SETTINGS
 from trueodds.reports.warehouse.parquet_source import TableSource, connect, open_source
+from trueodds.reports.warehouse.partitions import PartitionedTable, rows_by_day, sums_of_partition
 from trueodds.reports.warehouse.plan import ReadingPlan
 from trueodds.reports.warehouse.planning import plan_of
 from trueodds.reports.warehouse.summing import sums_by_plan
@@ -35,13 +42,19 @@ from trueodds.reports.warehouse.summing import sums_by_plan
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 """Seconds in which the kernel counts the processor time of other processes. A query may take less."""
 TURNS = 3
+REPEATS = 20
+"""Plain queries of a day in one measurement: a single one takes less than the kernel counts."""
+DAY = Window.of_day(day_ms("2025-10-20"))
+"""Day in the middle of the table's 30 days."""
 ADDED = ", ".join(f"sum({name})" for name in CLASSES)
-PLAIN = "SELECT label, tag, {day}, count(*), " + ADDED + " FROM answers GROUP BY label, tag, {day}"
+PLAIN = "SELECT label, tag, {day}, count(*), " + ADDED + " FROM answers{where} GROUP BY label, tag, {day}"
+DAYS: dict[str, str] = {"postgres": "time / 86400", "chdb": "intDiv(time, 86400)", "pyspark": "time div 86400"}
+"""Number of a row's day in each database's SQL."""
 
 
 @contextmanager
 def postgres_table(path: Path) -> Iterator[tuple[TableSource, str, list[psutil.Process]]]:
-    """Yield the table in a PostgreSQL of its own, the plain query, and the server's processes."""
+    """Yield the table in a PostgreSQL of its own, the address of the database, and the server's processes."""
     import psycopg
 
     with postgres.Cluster() as cluster:
@@ -53,38 +66,42 @@ def postgres_table(path: Path) -> Iterator[tuple[TableSource, str, list[psutil.P
             connection.execute(f"CREATE TABLE answers ({columns}, label text, tag text, time bigint)".encode())
             with connection.cursor().copy("COPY answers FROM STDIN CSV") as copy:
                 copy.write(rows.read_bytes())
+            connection.execute("CREATE INDEX by_time ON answers (time)")
+            # Without their count, PostgreSQL expects 100 times as many groups, and sorts the rows of the plain query.
+            connection.execute("CREATE STATISTICS days ON label, tag, (time / 86400) FROM answers")
             connection.execute("VACUUM ANALYZE answers")
         source = open_source("answers", address)
         server = cluster._process
         assert server is not None
         try:
-            yield source, PLAIN.format(day="time / 86400"), psutil.Process(server.pid).children()
+            yield source, address, psutil.Process(server.pid).children()
         finally:
             source.table.get_backend().disconnect()
 
 
 @contextmanager
 def chdb_table(path: Path) -> Iterator[tuple[TableSource, str, list[psutil.Process]]]:
-    """Yield the table in chDB, and the plain query."""
+    """Yield the table in chDB, and the address of the database."""
     import clickhouse_connect
 
     address = f"chdb://{path.parent}/chdb"
     client = clickhouse_connect.get_client(dsn=address)
-    client.command(f"CREATE TABLE answers ENGINE = MergeTree ORDER BY tuple() AS SELECT * FROM file('{path}')")
-    yield open_source("answers", address), PLAIN.format(day="intDiv(time, 86400)"), []
+    rows = f"SELECT * REPLACE (assumeNotNull(time) AS time) FROM file('{path}')"
+    client.command(f"CREATE TABLE answers ENGINE = MergeTree ORDER BY time AS {rows}")
+    yield open_source("answers", address), address, []
     client.close()
 
 
 @contextmanager
 def spark_table(path: Path) -> Iterator[tuple[TableSource, str, list[psutil.Process]]]:
-    """Yield the table as a view of Spark, and the plain query."""
+    """Yield the table as a view of Spark, and the address of the database."""
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     session = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.memory", "2g").getOrCreate()
     session.read.parquet(str(path)).createOrReplaceTempView("answers")
-    yield open_source("answers", "pyspark://"), PLAIN.format(day="time div 86400"), []
+    yield open_source("answers", "pyspark://"), "pyspark://", []
     session.stop()
 
 
@@ -92,41 +109,74 @@ TABLES = {"postgres": postgres_table, "chdb": chdb_table, "pyspark": spark_table
 
 
 def measure(name: str, path: Path, rows: int) -> dict[str, Any]:
-    """Return the medians of both queries, and the ratio."""
-    with TABLES[name](path) as (source, query, processes):
-        plan = plan_of(source, Form(), trend="day")
-        plain, sums, memory = [], [], 0
-        for _ in range(TURNS):
-            plain.append(_seconds(lambda: _plain(name, source, query)))
-            sums.append(_seconds(lambda: _sums(source, plan, rows)))
+    """Return the medians of all queries, and the ratios."""
+    with TABLES[name](path) as (source, address, processes):
+        query = PLAIN.format(day=DAYS[name], where="")
+        plan, memory = plan_of(source, Form(), trend="day"), 0
+        whole = _in_turns(lambda: _plain(name, source, query), lambda: _sums(source, plan, rows))
         if processes:
             with _largest(processes) as largest:  # not in the turns, since the watch takes processor time
                 _sums(source, plan, rows)
             memory = largest[0]
-    medians = [[statistics.median(column) for column in zip(*own, strict=True)] for own in (plain, sums)]
-    named = [{"processor_s": round(own[0], 3), "clock_s": round(own[1], 3)} for own in medians]
+        table = PartitionedTable(answers="answers", engine=address, arrival="time", trend="day")
+        limits = f" WHERE time >= {DAY.start_ms // 1000} AND time < {DAY.end_ms // 1000}"
+        of_day = PLAIN.format(day=DAYS[name], where=limits)
+        answers = sums_of_partition(table, DAY).rows.answers
+        day = _in_turns(
+            lambda: _plain(name, source, of_day, REPEATS),
+            lambda: sums_of_partition(table, DAY),
+            lambda: rows_by_day(table),
+        )
+        day[0] = {key: round(seconds / REPEATS, 4) for key, seconds in day[0].items()}
     return {
         "engine": name,
         "rows": rows,
-        "plain": named[0],
-        "sums": named[1],
-        "ratio_of_processor_seconds": round(medians[1][0] / max(medians[0][0], TICK), 2),
+        "plain": whole[0],
+        "sums": whole[1],
+        "ratio_of_processor_seconds": _ratio(whole),
         "peak_mib": round(memory / 2**20) or None,
+        "day": {
+            "rows": answers,
+            "plain": day[0],
+            "sums": day[1],
+            "count_of_all_days": day[2],
+            "ratio_of_processor_seconds": _ratio(day),
+        },
     }
+
+
+def _in_turns(*queries: Callable[[], object]) -> list[dict[str, float]]:
+    """Run queries in turns, and return the medians of the seconds of each."""
+    found: list[list[tuple[float, float]]] = [[] for _ in queries]
+    for _ in range(TURNS):
+        for own, query in zip(found, queries, strict=True):
+            own.append(_seconds(query))
+    medians = [[statistics.median(column) for column in zip(*own, strict=True)] for own in found]
+    return [{"processor_s": round(processor, 3), "clock_s": round(clock, 3)} for processor, clock in medians]
+
+
+def _ratio(medians: list[dict[str, float]]) -> float:
+    plain, sums = medians[0]["processor_s"], medians[1]["processor_s"]
+    return round(sums / max(plain, TICK / REPEATS), 2)
 
 
 def _sums(source: TableSource, plan: ReadingPlan, rows: int) -> None:
     assert len(sums_by_plan(source, plan)) == rows
 
 
-def _plain(name: str, source: TableSource, query: str) -> None:
+def _plain(name: str, source: TableSource, query: str, repeats: int = 1) -> None:
     connection = source.table.get_backend()
-    if name == "pyspark":
-        connection._session.sql(query).toArrow()
-    elif name == "chdb":
-        connection.con.query_arrow(query)
-    else:
-        connection.con.execute(query).fetchall()
+    for _ in range(repeats):
+        if name == "pyspark":
+            connection._session.sql(query).toArrow()
+        elif name == "chdb":
+            connection.con.query_arrow(query)
+        else:
+            with connection.con.transaction(), connection.con.cursor() as cursor:
+                for setting in POSTGRES_SETTINGS:  # as the sums have them: with less memory it would sort all rows
+                    cursor.execute(setting)
+                cursor.execute(query)
+                cursor.fetchall()
 
 
 def _seconds(work: Callable[[], object]) -> tuple[float, float]:
@@ -170,15 +220,23 @@ def _largest(processes: list[psutil.Process]) -> Iterator[list[int]]:
 
 
 def markdown(result: dict[str, Any]) -> str:
-    """Return a row for each database."""
+    """Return two rows for each database: the whole table, and a day of it."""
     head = ["| engine | rows | sums | plain query | ratio | memory |", "|---|---:|---:|---:|---:|---:|"]
-    rows = [
-        f"| {case['engine']} | {case['rows']:,} | {case['sums']['processor_s']:.2f} s"
-        f" | {case['plain']['processor_s']:.2f} s | {case['ratio_of_processor_seconds']:.1f}"
-        f" | {_mib(case['peak_mib'])} |"
-        for case in result["cases"]
-    ]
-    return "\n".join([*head, *rows])
+    rows = []
+    for case in result["cases"]:
+        rows += [_row(case["engine"], case, _mib(case["peak_mib"])), _row(f"{case['engine']}, a day", case["day"], "")]
+    seconds = ", ".join(
+        f"{case['engine']} {case['day']['count_of_all_days']['processor_s']:.2f} s" for case in result["cases"]
+    )
+    return "\n".join(
+        [*head, *rows, "", f"Count of the rows of all days, by which `--daily` finds late ones: {seconds}."]
+    )
+
+
+def _row(name: str, case: dict[str, Any], memory: str) -> str:
+    sums, plain = (case[key]["processor_s"] for key in ("sums", "plain"))
+    ratio = case["ratio_of_processor_seconds"]
+    return f"| {name} | {case['rows']:,} | {sums:.2f} s | {plain:.3g} s | {ratio:.1f} | {memory} |"
 
 
 def _mib(size: int | None) -> str:

@@ -7,3 +7,6 @@ COMMANDS = {
     "key": Command("service.cli.key", "make a key and the hash that the service needs", "serve"),
     "store": Command("service.cli.store", "upgrade a store, settle doubtful labels, set maturity windows", "serve"),
 }
+
+STORE_READER = "service.predict.stored.copies:StoreCopies"
+"""Class that reads stores for `trueodds report --store`, as `module:name`."""

@@ -33,6 +33,7 @@ __all__ = [
     "StoreError",
     "begin_windows",
     "is_postgres",
+    "open_reader",
     "open_store",
     "upgrade_store",
 ]
@@ -67,6 +68,22 @@ async def open_store(address: str, connections: int = 8, *, read_only: bool = Fa
         await store.close()
         raise
     return store
+
+
+async def open_reader(address: str) -> Store:
+    """Open a store of which only this process reads, beside the services that use it. Nothing is written to it.
+
+    Args:
+        address: See `open_store`.
+
+    Raises:
+        StoreError: The store cannot be opened. A file is opened by its first read.
+    """
+    if is_postgres(address) or "://" in address:
+        return Store(await _open_database(address, 1, True))
+    from service.store.databases.sqlite import SqliteReader
+
+    return Store(SqliteReader(Path(address)))
 
 
 async def _open_database(address: str, connections: int, read_only: bool) -> Database:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -16,9 +17,11 @@ from pipeline.flows.warehouse import report_on_warehouse
 from tests.conftest import ROOT
 from tests.warehouse.engines import Postgres
 from tests.warehouse.partitioned import DAY, START, make, write
+from trueodds.errors import UserError
 from trueodds.files import FileError
-from trueodds.reports.warehouse import daily
+from trueodds.reports.warehouse import daily, partitions
 from trueodds.reports.warehouse.daily import missing_days
+from trueodds.reports.warehouse.summing import sums_by_plan
 from trueodds.reports.warehouse.table_source import EngineAwayError
 
 
@@ -131,6 +134,53 @@ def test_days_of_a_database_are_those_of_files(server: None, tmp_path: Path, mon
     finally:
         database.close()
     assert (tmp_path / "database" / "alarm.json").read_bytes() == (tmp_path / "files" / "alarm.json").read_bytes()
+
+
+@pytest.mark.full
+def test_bad_input_ends_a_run_and_leaves_the_results_before_it(
+    server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that fails writes no report of a part of the rows, and the next one makes what it lacks."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(warehouse, "RETRY_SECONDS", 0)
+    make(tmp_path, rows=80)
+    run: dict[str, Any] = {"answers": "answers/*.parquet", "labels": "labels/*.parquet"}
+    assert report_on_warehouse(**run, return_state=True).is_completed()
+    state = {path: path.read_bytes() for path in (tmp_path / "warehouse").rglob("*") if path.is_file()}
+    bad: dict[str, tuple[dict[str, Any], str]] = {
+        "nowhere": ({"answers": "nowhere/*.parquet"}, "names no file; check the path"),
+        "text": ({"answers": "answers.csv"}, "does not end in .parquet"),
+        "no ids": ({"id_column": "key"}, "has no column 'key'"),
+        "no labels": ({"label": "truth"}, "'truth'"),
+        "other classes": ({"classes": ["a", "b"], "folder": "other"}, "has no column 'a'"),
+        "engine": ({"engine": "sqlite"}, "--engine is 'sqlite'; allowed is duckdb"),
+        "away": ({"engine": "postgres://127.0.0.1:1/none", "answers": "a", "labels": "b"}, "check the address"),
+    }
+    for other, words in bad.values():
+        with pytest.raises(UserError, match=words):
+            report_on_warehouse(**{**run, **other})
+    path = max((tmp_path / "answers").iterdir())
+    rows = pq.read_table(path)
+    column = next(name for name in rows.schema.names if rows.schema.field(name).type == pa.float64())
+    place = rows.schema.get_field_index(column)
+    pq.write_table(rows.set_column(place, column, pa.array([float("nan")] * len(rows))), path)
+    (tmp_path / "warehouse" / "sums" / "2026-03-04.parquet").unlink()
+    with pytest.raises(UserError, match="gap"):
+        report_on_warehouse(**run)
+    pq.write_table(rows, path)
+
+    def change_once(*arguments: Any) -> Any:
+        if not changed:
+            changed.append(1)
+            pq.write_table(rows, path, compression="zstd")
+        return sums_by_plan(*arguments)
+
+    changed: list[int] = []
+    monkeypatch.setattr(partitions, "sums_by_plan", change_once)
+    assert report_on_warehouse(**run, return_state=True).is_completed(), "a file that changed is read again"
+    assert changed
+    numbers = {path: path.read_bytes() for path in state if path.suffix == ".json" and path.name == "alarm.json"}
+    assert numbers == {path: state[path] for path in numbers}
 
 
 def test_the_deployment_names_the_flow() -> None:

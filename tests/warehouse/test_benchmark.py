@@ -135,4 +135,6 @@ def test_a_database_makes_both_queries(tmp_path: Path) -> None:
     found = database_sums.measure("postgres", path, 2_000)
     assert found["rows"] == 2_000 and found["sums"]["processor_s"] > 0 and found["plain"]["clock_s"] > 0
     assert found["peak_mib"] > 0
-    assert "| postgres | 2,000 |" in database_sums.markdown({"cases": [found]})
+    assert 0 < found["day"]["rows"] < 200 and found["day"]["sums"]["processor_s"] > 0
+    text = database_sums.markdown({"cases": [found]})
+    assert "| postgres | 2,000 |" in text and f"| postgres, a day | {found['day']['rows']} |" in text

@@ -272,3 +272,30 @@ def test_an_engine_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatc
     for engine, words in cures.items():
         with pytest.raises(UserError, match=words):
             open_source("answers", f"{engine}://host/database")
+
+
+@pytest.mark.parametrize("engine", ["pyspark"])
+def test_times_of_spark_beyond_all_years_are_refused(database: Database) -> None:
+    """Spark reads times up to the year 294247."""
+    table = arrow(usual(20))
+    place = table.schema.get_field_index("time")
+    for far in (-63_000_000_000_000_000, 2**63 - 1):
+        moments = pa.array([far, *range(19)], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+        with pytest.raises(UserError, match="or times outside of the years 1 to 9998, in 1 row"):
+            sums_of_source(database.source(table.set_column(place, "time", moments)), trend="day")
+
+
+@pytest.mark.parametrize("engine", ["postgres"])
+def test_an_account_that_may_not_read_is_named_by_the_library(engine: str, database: Database) -> None:
+    import ibis
+
+    assert isinstance(database, Postgres)
+    name = database.write(arrow(usual(20)))
+    database.run("CREATE ROLE blind LOGIN", f"REVOKE ALL ON {name} FROM PUBLIC")
+    connection = ibis.connect(database.address.replace(postgres.USER, "blind", 1))
+    try:
+        with pytest.raises(UserError, match=r"permission denied.*let this account read the table \(GRANT SELECT\)"):
+            trueodds.table_sums(connection.table(name))
+    finally:
+        connection.disconnect()
+        database.run("DROP ROLE blind")

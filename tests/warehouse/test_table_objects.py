@@ -20,6 +20,7 @@ from trueodds.errors import UserError
 from trueodds.reports.table import reading
 from trueodds.reports.table.reading import Form
 from trueodds.reports.table.table_report import positive_sums_of, sums_of
+from trueodds.reports.warehouse.planning import plan_of
 
 
 class Streamed:
@@ -76,6 +77,32 @@ def test_a_nan_between_sound_confidences_is_seen_on_every_connection() -> None:
     for make in KINDS.values():
         with pytest.raises(UserError, match=r"gap|outside"):
             trueodds.table_sums(make(table))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_times_of_pandas_with_a_zone_are_those_of_utc(kind: str) -> None:
+    """pandas has them in nanoseconds, and writes them so to Parquet."""
+    table = arrow(usual(80))
+    utc = table.column("time").cast(pa.timestamp("s", tz="UTC")).cast(pa.timestamp("ns", tz="Europe/Berlin"))
+    zoned = table.set_column(table.schema.get_field_index("time"), "time", utc)
+    found, expected = (trueodds.table_sums(KINDS[kind](one), trend="hour").periods("hour") for one in (zoned, table))
+    assert [(start, sums.answers) for start, sums in found[1]] == [(start, sums.answers) for start, sums in expected[1]]
+
+
+def test_a_file_of_ibis_that_changes_while_it_is_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = arrow(usual(60))
+    path = tmp_path / "answers.parquet"
+    pq.write_table(table, path)
+
+    def plan_and_change(*arguments: Any, **options: Any) -> Any:
+        plan = plan_of(*arguments, **options)
+        labels = pa.array([None] * 59 + ["class 7"])
+        pq.write_table(table.set_column(table.schema.get_field_index("label"), "label", labels), path)
+        return plan
+
+    monkeypatch.setattr("trueodds.reports.warehouse.summing.plan_of", plan_and_change)
+    with pytest.raises(UserError, match=r"1 row hold a label that was not there before.*run this again"):
+        trueodds.table_sums(ibis.duckdb.connect().read_parquet(path))
 
 
 def test_bad_tables_are_refused_with_the_cure() -> None:

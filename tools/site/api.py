@@ -81,7 +81,17 @@ LIBRARY = (
         (
             Section(
                 "trueodds",
-                names=("report", "fit", "load", "logits_of", "threshold", "table_sums", "compare", "Calibrated"),
+                names=(
+                    "report",
+                    "fit",
+                    "load",
+                    "logits_of",
+                    "threshold",
+                    "table_sums",
+                    "history_sums",
+                    "compare",
+                    "Calibrated",
+                ),
             ),
             Section("trueodds", returned_by=("report", "compare")),
             Section("trueodds.reports.display.report_files", names=("DisplayedReport",)),

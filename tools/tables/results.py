@@ -93,7 +93,7 @@ COMMANDS = {
     ),
     "warehouse_growth": "python -m benchmarks.scaling.warehouse_growth --peers .peers/bin/python",
     "warehouse_parts": "python -m benchmarks.scaling.warehouse_parts --rows 10000000",
-    "database_sums": "python -m benchmarks.scaling.database_sums --rows 300000",
+    "database_sums": "python -m benchmarks.scaling.database_sums --rows 1000000",
     "postgres_size": "python -m benchmarks.scaling.postgres_size",
     "table_report": "python -m benchmarks.library.table_report --write",
 }

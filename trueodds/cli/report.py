@@ -18,13 +18,14 @@ from trueodds.cli.tables import (
     OptionsError,
     add_engine,
     add_form,
+    add_history,
     check_bins_and_level,
     costs_of,
     file_path,
     form_of,
     rule_of_sets,
 )
-from trueodds.processes.choices import ALERT_THRESHOLD, MOST_RATIO, TOLERANCE, Binning, ReportBy, TrendUnit
+from trueodds.processes.choices import ALERT_THRESHOLD, MOST_RATIO, TABLES, TOLERANCE, Binning, ReportBy, TrendUnit
 from trueodds.texts import hide_password
 
 if TYPE_CHECKING:
@@ -50,15 +51,17 @@ EXAMPLES = (
     'report "s3://bucket/answers/*.parquet" --engine duckdb --labels "s3://bucket/labels/*.parquet"',
     "report answers --engine postgres://reader@127.0.0.1/logs --by tag",
     "report sums/*.parquet",
+    "report --store postgresql://127.0.0.1/trueodds --archive s3://bucket/answers --model mail",
 )
 
 
 def add_parser(commands: Subparsers) -> None:
     epilog = "\n".join(["examples:", *(f"  trueodds {line}" for line in EXAMPLES)])
     parser = commands.add_parser("report", description=__doc__, epilog=epilog, intermix=True)
-    add_form(parser, urls=True)
+    add_form(parser, urls=True, optional=True)
     parser.add_argument("more", type=Path, nargs="*", metavar="SUMS", help="more files that `trueodds sums` wrote")
     add_engine(parser, databases=True)
+    add_history(parser)
     words = "the positive class of two; the report adds figures of its probability, and alerts by it; a single"
     words += " column of probabilities belongs to this class, unless its name is a class"
     parser.add_argument("--positive", metavar="CLASS", help=words)
@@ -120,6 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
     from trueodds.reports.table.text import text_of
 
     options = _options(arguments)
+    _check_place(arguments)
     if arguments.multi_label:
         from trueodds.cli import multi_label
 
@@ -159,6 +163,28 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _check_place(arguments: argparse.Namespace) -> None:
+    """Check that the answers are named once: by a file, or by --store and --archive.
+
+    Raises:
+        OptionsError: They are not, or an option belongs to the other way.
+    """
+    of_history = {"--store": arguments.store, "--archive": arguments.archive}
+    place = next((option for option, value in of_history.items() if value is not None), "")
+    if place and arguments.multi_label:
+        raise OptionsError(f"{place} is given with --multi-label, which reads a file; leave one of them out")
+    if place:
+        return
+    if arguments.answers is None:
+        raise OptionsError(f"no answers are named; give a file ({TABLES}), or --store and --archive of a service")
+    for option, value in {"--model": arguments.model, "--version": arguments.version}.items():
+        if value is not None:
+            raise OptionsError(
+                f"{option} {value} is given without --store and --archive, to which it belongs; leave it out, or name"
+                " the store or the archive"
+            )
+
+
 def _table(arguments: argparse.Namespace) -> ReportTable:
     """Read the rows of a file, let an engine make the sums of a table, or add up files of sums.
 
@@ -168,14 +194,19 @@ def _table(arguments: argparse.Namespace) -> ReportTable:
     from trueodds.reports.table import reading
     from trueodds.reports.table.table_report import table_of_answers
 
+    is_history = arguments.store is not None or arguments.archive is not None
     of_rows = {
         "--judge": arguments.judge,
         "--human-labels": arguments.human_labels,
         "--set-level": arguments.set_level,
     }
     for option, value in of_rows.items():
-        if value and (arguments.engine or arguments.more):
+        if value and (is_history or arguments.engine or arguments.more):
             raise OptionsError(f"{option} needs the rows: give one file of answers, without --engine")
+    if is_history:
+        from trueodds.cli.tables import sums_of_history
+
+        return sums_of_history(arguments, trend=arguments.trend)
     if arguments.engine:
         if arguments.more:
             raise OptionsError(

@@ -52,10 +52,12 @@ def add_form(
     answers: str = TABLES,
     labels: str = "",
     urls: bool = False,
+    optional: bool = False,
 ) -> None:
     """Add the arguments for the file of answers (or `several` files) and its form.
 
-    `answers` and `labels` are the help texts of these arguments. `urls` allows URLs, which an engine reads.
+    `answers` and `labels` are the help texts of these arguments. `urls` allows URLs, which an engine reads. The file
+    may be left out if it is `optional`.
     """
     kind = path_or_url if urls else file_path
     labels = labels or "an .npy with the labels of an .npy of probabilities; with --engine, a table of ids and labels"
@@ -68,7 +70,7 @@ def add_form(
         labels = "an .npy with the labels of the rows of .npy files"
         classes = "names of the classes, separated by commas, as in `trueodds report`"
     else:
-        parser.add_argument("answers", type=kind, help=answers)
+        parser.add_argument("answers", type=kind, nargs="?" if optional else None, help=answers)
     parser.add_argument("--labels", type=kind, metavar="FILE", help=labels)
     words = f"the column of a table that holds the labels (default: {LABEL})"
     parser.add_argument("--label", default=LABEL, metavar="COLUMN", help=words)
@@ -111,6 +113,48 @@ def sums_of_engine(
     source, notes = open_with_labels(str(arguments.answers), arguments.engine, labels, form.label, arguments.id or "id")
     sums = sums_of_source(source, form, trend=trend)
     return replace(sums, notes=(*sums.notes, *notes, NO_ROWS))
+
+
+def add_history(parser: argparse.ArgumentParser) -> None:
+    """Add --store, --archive, --model and --version, which take the place of a file of answers."""
+    words = "in place of a file: the store of a service, a SQLite file or a postgresql:// URL; with --archive, its"
+    words += " answers and those in the archive are read as one table (extras `warehouse` and `serve`)"
+    parser.add_argument("--store", metavar="STORE", help=words)
+    words = "the archive of a service, a folder or a URL such as s3://bucket/prefix: old answers, and labels that came"
+    words += " after their answers had left the store"
+    parser.add_argument("--archive", metavar="PLACE", help=words)
+    words = "with --store or --archive: the model (default: the only one that is there)"
+    parser.add_argument("--model", metavar="NAME", help=words)
+    words = "with --store or --archive: only answers of this version (default: all versions)"
+    parser.add_argument("--version", metavar="VERSION", help=words)
+
+
+def sums_of_history(arguments: argparse.Namespace, *, trend: TrendUnit | None = None) -> TableSums:
+    """Make the sums of the answers in --store and --archive.
+
+    Raises:
+        OptionsError: An option is for another kind of table.
+    """
+    given = {
+        str(arguments.answers): arguments.answers,
+        "--labels": arguments.labels,
+        "--label": arguments.label != LABEL,
+        "--id": arguments.id,
+        "--logits": arguments.logits,
+        "--first-label": arguments.first_label is not None,
+        "--engine": arguments.engine not in ("", "duckdb"),
+    }
+    for option, value in given.items():
+        if value:
+            raise OptionsError(
+                f"{hide_password(option)} is given beside --store or --archive, whose columns are known; leave it out"
+            )
+    from trueodds.reports.warehouse.history import open_history
+
+    model, version = arguments.model, arguments.version
+    with open_history(arguments.store, arguments.archive, model=model, version=version, form=form_of(arguments)) as one:
+        sums = one.sums(trend)
+    return replace(sums, notes=(*sums.notes, NO_ROWS))
 
 
 def form_of(arguments: argparse.Namespace) -> Form:

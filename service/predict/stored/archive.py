@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Coroutine
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from service.http.parameters import moment_of
 from service.predict.stored import tables
@@ -25,6 +24,7 @@ from service.store.rows import ArchiveFile, HeldLabel, StoredPrediction, Version
 from service.store.work.archiving import DAY_MS
 from trueodds.errors import UserError
 from trueodds.files import is_full, sha256
+from trueodds.processes.stores import LATE_LABELS, folder_of
 
 _COMPARED = 8192
 """Rows that are compared at once."""
@@ -163,7 +163,7 @@ class AnswerArchive:
                 rows = [(one.id, *_label_row(one, classes[model])) for one in labels if one.model == model]
                 digest = hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
                 day = rows[0][2].date().isoformat()
-                name = f"{folder_of(model)}/labels-{day}-{self._id}-{digest}.parquet"
+                name = f"{folder_of(model)}/{LATE_LABELS}{day}-{self._id}-{digest}.parquet"
                 with tempfile.TemporaryDirectory(prefix="trueodds-archive-") as folder:
                     source = Path(folder) / "source.parquet"
                     await asyncio.to_thread(_compose_labels, source, rows)
@@ -172,19 +172,19 @@ class AnswerArchive:
         return removed
 
     def _name(self, file: ArchiveFile) -> str:
-        day = (_EPOCH + timedelta(days=file.day)).date().isoformat()
-        return f"{folder_of(file.model)}/{folder_of(file.version)}/{day}-{self._id}-{file.key:08d}.parquet"
+        folder = f"{folder_of(file.model)}/{folder_of(file.version)}"
+        return f"{folder}/{file_name(file.day, self._id, file.key)}"
 
 
-def folder_of(name: str) -> str:
-    """Return the folder of a model or version: its name, with other characters than letters and digits as %XX.
+def file_name(day: int, store: str, key: int) -> str:
+    """Return the name of a file of answers, in the folder of its version.
 
-    Examples:
-        >>> folder_of("mail~shadow"), folder_of("../a b")
-        ('mail~shadow', '%2E.%2Fa%20b')
+    Args:
+        day: Days since 1970.
+        store: The store's name in the archive.
+        key: The store's number of the file.
     """
-    quoted = quote(name, safe="")
-    return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
+    return f"{(_EPOCH + timedelta(days=day)).date().isoformat()}-{store}-{key:08d}.parquet"
 
 
 def _label_row(label: HeldLabel, classes: list[tuple[str, ...]]) -> tuple[str, datetime, str, str | None]:
@@ -216,8 +216,7 @@ async def _compose(
     path: Path, blocks: AsyncIterator[list[StoredPrediction]], version: Version, audit_share: float
 ) -> int:
     """Write the rows as Parquet, with a column per class where probabilities are known. Return their number."""
-    taken = {*tables.COLUMNS, *tables.ACTING, *tables.columns_beside(version)} & set(version.classes)
-    probabilities = version.has_logits and not taken
+    probabilities = tables.has_class_columns(version)
     writer = tables.ParquetWriter(tables.columns_of(version, probabilities=probabilities))
     count = 0
 

@@ -154,6 +154,15 @@ def columns_beside(version: Version) -> dict[str, Kind]:
     return {**COLUMNS, **(ACTING if version.act_alone else {}), **(SET if version.has_given_sets else {})}
 
 
+def has_class_columns(version: Version) -> bool:
+    """Return whether the archive's files of a version have a column for each class.
+
+    They have none if only confidences are known, or if a class has the name of another column.
+    """
+    taken = {*COLUMNS, *ACTING, *columns_beside(version)} & set(version.classes)
+    return version.has_logits and not taken
+
+
 def columns_of(version: Version, *, probabilities: bool) -> dict[str, Kind]:
     """Return the names and kinds of the columns.
 

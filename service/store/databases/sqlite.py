@@ -233,6 +233,52 @@ class SqliteDatabase(Database):
             )
 
 
+class SqliteReader(Database):
+    """SQLite store of which only this process reads. Nothing is written, also no table of a new file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def write(self, make: MakeWork[T], *, large: bool = False) -> T:
+        raise StoreError(f"the store {self._path} is opened to be read; nothing can be written")
+
+    async def read(self, make: MakeWork[T]) -> T:
+        """See `Database.read`. Each call opens the file.
+
+        Raises:
+            StoreError: There is no such file, or it is not a TrueOdds store of this release's schema.
+        """
+
+        def snapshot() -> T:
+            if not self._path.is_file():
+                raise StoreError(f"the store {self._path} does not exist; give the path of its SQLite file (--store)")
+            address = f"{self._path.absolute().as_uri()}?mode=ro"
+            with contextlib.closing(sqlite3.connect(address, BUSY_SECONDS, isolation_level=None, uri=True)) as db:
+                db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
+                db.execute("PRAGMA cell_size_check=ON")
+                db.execute("BEGIN")
+                version, application = identity_of(db)
+                if application != APPLICATION_ID:
+                    raise StoreError(f"{self._path} is not a TrueOdds store; give another path (--store)")
+                if version != VERSION:
+                    raise StoreError(other_version(self._path, version, SQLITE_UPGRADES, "path"))
+                try:
+                    return run(db, make())
+                except Exception as error:
+                    raise _explain(db, self._path, error) from error
+
+        try:
+            return await asyncio.to_thread(snapshot)
+        except sqlite3.Error as error:
+            raise failure(self._path, "read", error) from error
+
+    async def ping(self) -> None:
+        raise StoreError(f"the store {self._path} is opened to be read; nothing can be written")
+
+    async def close(self) -> None:
+        pass
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(
         path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=CACHED

@@ -24,7 +24,7 @@ from fsspec.registry import _registry
 
 from benchmarks.faults import buckets
 from service.predict.stored import tables
-from service.predict.stored.archive import AnswerArchive, ArchiveError, folder_of
+from service.predict.stored.archive import AnswerArchive, ArchiveError
 from service.predict.stored.archive_places import ArchiveBucket, ArchiveFolder
 from service.store import Store, open_store
 from service.store.databases.database import Database
@@ -38,6 +38,7 @@ from tests.service.store.conftest import opened
 from tests.service.store.rows import HOUR, START, assert_same, batch, count, version
 from tests.service.store.test_observed import without_logits
 from trueodds.bundle.storage.objects import BucketError
+from trueodds.processes.stores import folder_of, name_of
 
 ROOT = Path(__file__).parents[3]
 DAY = 24 * HOUR
@@ -591,7 +592,7 @@ def test_new_folders_are_durable_too(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ("name", "folder"), [("mail~shadow", "mail~shadow"), ("..", "%2E."), ("a/b c", "a%2Fb%20c"), ("é", "%C3%A9")]
 )
 def test_a_model_has_one_folder(name: str, folder: str) -> None:
-    assert folder_of(name) == folder
+    assert folder_of(name) == folder and name_of(folder) == name
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(8, marks=pytest.mark.full)])

@@ -36,7 +36,7 @@ READ_ONE_STATE = ("postgres",)
 """Engines whose connection reads one state of the database until it is closed."""
 _CLICKHOUSE = {"precise_float_parsing": 1, "join_use_nulls": 1, "session_timezone": "UTC"}
 """Settings of ClickHouse. Without them it reads constants with errors in the last digit, and joins fill in zeros."""
-_POSTGRES = ("SET LOCAL work_mem = '64MB'", "SET LOCAL jit = off")
+POSTGRES_SETTINGS = ("SET LOCAL work_mem = '64MB'", "SET LOCAL jit = off")
 """Settings of PostgreSQL: memory of an aggregate before it writes to disk, and no compilation of long expressions."""
 
 
@@ -174,7 +174,7 @@ def _run_spark(connection: Any, expression: Expression) -> pa.Table:
 def _run_postgres(connection: Any, expression: Expression) -> pa.Table:
     table = expression.as_table()
     with connection.con.transaction(), connection.con.cursor() as cursor:
-        for setting in _POSTGRES:
+        for setting in POSTGRES_SETTINGS:
             cursor.execute(setting)
         cursor.execute(postgres_sql(connection.compiler, table))
         rows = cursor.fetchall()

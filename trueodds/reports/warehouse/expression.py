@@ -129,6 +129,9 @@ def sums_expression(table: Expression, plan: ReadingPlan, *, quick: bool = False
 
 def _part_by_part(rows: Expression, plan: ReadingPlan) -> Expression:
     """Return a union of aggregates, one for each table, each with the keys and the sums that it needs."""
+    # Tried without a gain that 16 turns beside each other show: keys added up in 16 bits, cells without a case, labels
+    # found in a list with a null, no guard of the confidence. The probability of the true class as a sum of products
+    # or as an element of a list takes as long as the search by halves, or longer.
     codes = {f"code_{group}": _group_code(rows, group, values) for group, values in plan.group_codes}
     if plan.unit is not None and plan.period_range is not None:
         codes["code_period"] = _period_code(rows, *plan.period_range)

@@ -21,6 +21,8 @@ from trueodds.texts import hide_password, short
 
 MEMORY = "1GB"
 """Largest memory of the embedded engine. What exceeds it is written to disk for a while."""
+_ZONED = "TIMESTAMPTZ_NS"
+"""DuckDB's type of times with a zone in nanoseconds."""
 _MOST_THREADS = 16
 """Largest number of threads for which keys of 16 bits are places in an array."""
 
@@ -64,6 +66,15 @@ def connect() -> Any:
     return connection
 
 
+def with_known_times(table: Expression) -> Expression:
+    """Return a table of DuckDB whose times with a zone in nanoseconds, as pandas writes them, are times in UTC.
+
+    Ibis does not know their type. The cast is exact, because sessions have the time zone UTC.
+    """
+    unknown = [name for name, kind in table.schema().items() if kind.is_unknown() and _ZONED in str(kind.raw_type)]
+    return table.mutate(**{name: table[name].cast("timestamp(9)") for name in unknown}) if unknown else table
+
+
 def allow_small_keys(connection: Any) -> None:
     """Let the engine count by places in an array for keys of 16 bits, in some 20 MB for each of its threads.
 
@@ -93,7 +104,7 @@ def _of_files(pattern: str, connection: Any = None, file_column: str = "") -> Ta
         schema = connection.raw_sql(f"SELECT name FROM parquet_schema([{_quote_names(names[:1])}])").fetchall()
         check_spellings(pattern, [*(name for (name,) in schema), file_column], table)
     name = pattern if is_url(pattern) or any(sign in pattern for sign in "*?[") else Path(pattern).name
-    return TableSource(name, table, EMBEDDED, state=files.state, first_state=state)
+    return TableSource(name, with_known_times(table), EMBEDDED, state=files.state, first_state=state)
 
 
 def check_spellings(source: str, names: Sequence[str], table: Expression) -> None:

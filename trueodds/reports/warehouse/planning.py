@@ -53,8 +53,8 @@ NANOSECONDS_MS = (-9_223_372_036_000, 9_223_372_036_000)
 
 The last one stands for an infinite time.
 """
-FAR = ("postgres", "duckdb")
-"""Engines that have infinite times, and times beyond the year 9999."""
+FAR = ("postgres", "duckdb", "pyspark")
+"""Engines that have times beyond the year 9999, or infinite ones."""
 SAMPLE = 256
 """Number of rows whose values can show that the table is not rounded."""
 UNITS: tuple[Unit, ...] = get_args(Unit)

@@ -16,7 +16,7 @@ try:
     import ibis
 
     from trueodds.reports.warehouse.databases import SCHEMES, table_of
-    from trueodds.reports.warehouse.parquet_source import allow_small_keys, check_spellings, connect
+    from trueodds.reports.warehouse.parquet_source import allow_small_keys, check_spellings, connect, with_known_times
     from trueodds.reports.warehouse.plan import Expression
     from trueodds.reports.warehouse.summing import sums_of_source
     from trueodds.reports.warehouse.table_source import EMBEDDED, EngineError, TableSource, naming
@@ -104,7 +104,7 @@ def source_of(table: Any) -> TableSource:
         connection.con.register("answers", rows)
         answers = connection.table("answers")
         check_spellings(f"the {kind}", rows.column_names, answers)
-        return TableSource(f"the {kind}", answers, EMBEDDED)
+        return TableSource(f"the {kind}", with_known_times(answers), EMBEDDED)
 
 
 def _of_ibis(table: Expression) -> TableSource:
@@ -126,7 +126,7 @@ def _of_ibis(table: Expression) -> TableSource:
         with _settings(ibis.get_backend(table)):
             return expression.to_pyarrow()
 
-    return TableSource("the table of Ibis", table, EMBEDDED, execute=execute)
+    return TableSource("the table of Ibis", with_known_times(table), EMBEDDED, execute=execute)
 
 
 @contextmanager
