@@ -226,7 +226,7 @@ def test_a_label_in_another_writing_is_the_class_that_alone_is_meant(tmp_path: P
         read_logits(path, "label")
 
 
-def test_the_calibrator_is_folded_into_a_graph(tmp_path: Path) -> None:
+def test_the_calibrator_is_folded_into_a_graph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = Linear().write(tmp_path / "model.onnx")
     np.savez(tmp_path / "logits.npz", logits=Z, labels=Y)
     assert calibrate(tmp_path / "logits.npz", "--onnx", model, "--out", tmp_path) == 0
@@ -237,6 +237,9 @@ def test_the_calibrator_is_folded_into_a_graph(tmp_path: Path) -> None:
     )
     calibrator = calibrators.from_json(json.loads((tmp_path / "calibrator.json").read_text()))
     assert_allclose(p, calibrator(logits), atol=1e-6)
+    assert "probabilities of" not in capsys.readouterr().out
+    assert calibrate(csv(tmp_path / "a.csv"), "--onnx", model, "--out", tmp_path) == 0
+    assert "of 'cat', 'dog', 'hare', if the graph's outputs are in this order" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from trueodds.importing import forms
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.processes.choices import LABEL
 from trueodds.sums.resolution_option import add_resolution, resolution_of
-from trueodds.texts import plural
+from trueodds.texts import plural, quotes
 
 if TYPE_CHECKING:
     from trueodds.calibrators import Calibrator
@@ -205,7 +205,8 @@ def _write(arguments: argparse.Namespace, source: LogitRows, comparison: Compari
         files[f"reliability-{when}.svg"] = f"the reliability diagram {when}"
         write_text(arguments.out / f"reliability-{when}.svg", measured.svg())
     if arguments.onnx:
-        files["model_calibrated.onnx"] = "output: calibrated probabilities"
+        order = f" of {quotes(source.classes)}, if the graph's outputs are in this order" if source.classes else ""
+        files["model_calibrated.onnx"] = f"output: calibrated probabilities{order}"
         _fold(arguments.onnx, comparison, arguments.out / "model_calibrated.onnx", source)
     return files
 
