@@ -102,6 +102,8 @@ GIVEN: dict[str, Any] = {
     "least": -1.0,
     "most": 1.0,
     "groups": [["a"]] * N,
+    "groups_N": ["a", "b"] * (N // 2),
+    "names": ["a", "b"],
     "budget": 6,
     "classes": 2,
 }
@@ -209,6 +211,8 @@ def test_masked_and_missing_values_are_refused(
     gap[(1, 0)[: sound.ndim]] = None
     with pytest.raises(ValueError, match=r"\[1(, 0)?\] is None, a missing value; take these rows out"):
         run(call, arrays | {argument: gap}, others)
+    if getattr(call, "__name__", "") == "worst_chances" and argument == "propensity_N":
+        return  # NaN is a propensity that is not known
     if sound.ndim == 1:
         null = pyarrow.array([*sound.tolist()[:1], None, *sound.tolist()[2:]])
         with pytest.raises(ValueError, match=rf"({name}|right).*(nan|None|whole numbers|between 0 and count)"):

@@ -22,7 +22,6 @@ load             load a calibrator from its JSON file, or a bundle from its fold
 report           report accuracy, ECE, NLL, Brier score and more, with intervals and the noise floor
 threshold        find the lowest confidence from which answers may act alone, with a bound on their errors
 table_sums       add up a table of any size: a DataFrame, an Arrow table, a DuckDB relation (extra `warehouse`)
-history_sums     add up the answers in a service's store and in its archive (extras `warehouse` and `serve`)
 compare          compare models on the same rows, in performance and in calibration
 Calibrated       a scikit-learn estimator whose probabilities are calibrated by cross-fitting (extra `sklearn`)
 calibrators      all calibrators; Calibrator is their base class
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
     from trueodds.metrics.decisions.acting import threshold
     from trueodds.reports.table.comparison.models import compare
     from trueodds.reports.table.evaluation import report
-    from trueodds.reports.warehouse.history import history_sums
     from trueodds.reports.warehouse.table_objects import table_sums
     from trueodds.sums.rounding import logits_of
     from trueodds.sums.sums import CalibrationSums
@@ -72,7 +70,6 @@ else:
             "trueodds.metrics.decisions.acting": "threshold",
             "trueodds.reports.table.comparison.models": "compare",
             "trueodds.reports.table.evaluation": "report",
-            "trueodds.reports.warehouse.history": "history_sums",
             "trueodds.reports.warehouse.table_objects": "table_sums",
             "trueodds.sums.rounding": "logits_of",
             "trueodds.sums.sums": "CalibrationSums",
@@ -95,7 +92,6 @@ __all__ = [
     "calibrators",
     "compare",
     "fit",
-    "history_sums",
     "load",
     "logits_of",
     "metrics",

@@ -274,7 +274,7 @@ def test_from_drift_to_a_calibrated_version_and_back(
         before, after = report(first), report(candidate)
         assert before["ece_lower"] > 0.1
         assert after["labelled"] == 2000
-        assert after["ece"] <= after["floor_p95"]
+        assert after["ece_lower"] < 0.02  # its plug-in ECE is above the 95th percentile of the floor in one run of 20
         assert after["alarm"]["state"] == "quiet"
 
         run([sys.executable, "-m", "pipeline", "rollback", "looped", "--models", str(models)], prefect.home)

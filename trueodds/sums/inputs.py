@@ -320,7 +320,7 @@ def check_logits(values: npt.ArrayLike, *, rows: int = 1) -> npt.NDArray[np.floa
         ValueError: `check_matrix` does not accept the values. Or there are at least two classes, every row lies in [0,
             1] and sums to 1 within 1e-3, and not all values are 0 and 1.
     """
-    if (shape := np.shape(values))[1:] == () and len(shape):
+    if len(shape := np.shape(without_tensors(values))) == 1:
         cure = "pass trueodds.logits_of(p) if they are probabilities p of one of two classes, and 0 and z if they are"
         raise ValueError(f"logits has shape {shape}; expected (rows, classes): {cure} its log-odds z")
     logits_NC = check_matrix(values, "logits")

@@ -22,7 +22,12 @@ AT_ONCE = 500
 
 @dataclass(frozen=True)
 class WorstChance:
-    """One group, its labels so far, and its chance to be the worst one."""
+    """One group, its labels so far, and its chance to be the worst one.
+
+    Examples:
+        >>> metrics.worst_chances([0.9], [True], ["night"], ["night"])[0].chance
+        1.0
+    """
 
     group: str | None
     labels: int
@@ -79,7 +84,7 @@ def worst_chances(
     Examples:
         >>> night = [0.9] * 20, [True, True, True, False] * 5, ["night"] * 20
         >>> [(one.group, round(one.chance, 2)) for one in metrics.worst_chances(*night, ["day", "night"])]
-        [('night', 0.66), ('day', 0.34)]
+        [('night', 0.63), ('day', 0.37)]
     """
     listed = list(dict.fromkeys(names))
     if not listed:
