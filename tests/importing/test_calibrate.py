@@ -90,6 +90,11 @@ def test_test_rows_with_columns_in_another_order_are_the_same(
     assert calibrate(tmp_path / "val.csv", "--test", tmp_path / "named.npz", "--out", tmp_path) == 0
     told.append([line for line in capsys.readouterr().out.splitlines() if not line.startswith("Read: ")][:6])
     assert told[0] == told[1] == told[2]
+    splits = {"test_logits": named["logits"], "test_labels": named["labels"], **named, "logits": Z[::-1]}
+    np.savez(tmp_path / "splits.npz", **splits)
+    assert calibrate(tmp_path / "val.csv", "--test", tmp_path / "splits.npz", "--out", tmp_path) == 0
+    own = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("Read: ")][:6]
+    assert own == told[0]
     np.savez(tmp_path / "named.npz", **named | {"class_names": ["hare", "cat"]})
     assert calibrate(tmp_path / "named.npz", "--out", tmp_path) == 1
     assert "class_names has 2 names for 3 columns of logits; give one for each class" in capsys.readouterr().err

@@ -48,7 +48,7 @@ class LogitRows:
     resolution: Resolution = EXACT
     """Resolution of the probabilities from which the logits come."""
     classes: tuple[str, ...] = ()
-    """Names of the classes, in the order of the columns. Empty for arrays."""
+    """Names of the classes, in the order of the columns. Empty for arrays without class_names."""
     notes: tuple[str, ...] = ()
     """Sentences on how the file was read, where it did not say it."""
 
@@ -415,8 +415,12 @@ def in_class_order(test: LogitRows, rows: LogitRows, path: Path) -> LogitRows:
         )
     order = [test.classes.index(name) for name in rows.classes]
     place = np.argsort(order)
-    logits = replace(test.rows, logits_NC=test.rows.logits_NC[:, order], labels_N=place[test.rows.labels_N])
-    return replace(test, rows=logits, classes=rows.classes)
+
+    def turn(split: Logits) -> Logits:
+        return replace(split, logits_NC=split.logits_NC[:, order], labels_N=place[split.labels_N])
+
+    own = None if test.test is None else turn(test.test)
+    return replace(test, rows=turn(test.rows), test=own, classes=rows.classes)
 
 
 def _cure(message: str) -> str:
