@@ -261,7 +261,7 @@ REFUSED: list[tuple[object, object, str]] = [
     (GOOD, [0.0, 0.5], r"labels\[1\] is 0.5; expected integer class indices 0..1"),
     (GOOD, [0.0, np.inf], r"labels\[1\] is inf; expected integer class indices 0..1"),
     (GOOD, [True, False], r"labels has dtype bool; .* pass labels.astype\(int\) if True is class 1"),
-    (GOOD, ["cat", "dog"], r"labels has dtype <U3; .* of names pass the places: \[classes.index"),
+    (GOOD, ["cat", "dog"], r"labels has dtype <U3; .* in place of names pass \[classes.index"),
     (GOOD, [0, 2], r"labels holds 2; allowed are the class indices 0..1"),
     (GOOD, [-1, 0], "labels holds -1"),
     (GOOD, [0], r"labels has shape \(1,\); expected \(2,\)"),

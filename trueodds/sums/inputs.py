@@ -149,7 +149,7 @@ def check_top(
     return confidence_N, correct_N.astype(bool)
 
 
-_NAMES_CURE = "; of names pass the places: [classes.index(name) for name in labels], or classes=... to trueodds.report"
+_NAMES_CURE = "; in place of names pass [classes.index(name) for name in labels], or classes=... to trueodds.report"
 _LABEL_CURES = {"b": "; pass labels.astype(int) if True is class 1", "O": _NAMES_CURE, "U": _NAMES_CURE}
 
 
