@@ -8,10 +8,10 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.conftest import ROOT
+from tests.service.hooks import has_ended, until
 from trueodds.processes import limited
 from trueodds.processes.limited import End, ProcessLimits
 
@@ -37,7 +37,7 @@ def test_an_end_of_its_own(what: str, end: End) -> None:
 def test_a_step_without_progress_is_ended(tmp_path: Path) -> None:
     file = tmp_path / "pid"
     assert run("loop", str(file), limits=ProcessLimits(0.2, 10**10)) == End(-signal.SIGKILL, "doing loop", "seconds")
-    assert not psutil.pid_exists(int(file.read_text()))
+    assert has_ended(int(file.read_text()))
 
 
 def test_progress_and_steps_without_a_name_are_not_ended() -> None:
@@ -60,10 +60,8 @@ def test_it_ends_with_its_caller(tmp_path: Path) -> None:
         time.sleep(0.02)
     caller.kill()
     caller.wait()
-    pid, end = int(file.read_text()), time.monotonic() + 60
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    pid = int(file.read_text())
+    until(lambda: has_ended(pid))
 
 
 def test_outside_such_a_process_steps_do_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

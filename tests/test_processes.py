@@ -9,11 +9,10 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.conftest import ROOT
-from tests.service.hooks import until
+from tests.service.hooks import has_ended, until
 from trueodds.processes import binding
 
 STAGE = """
@@ -31,22 +30,13 @@ ENGINE = (
 )
 
 
-def ended(pid: int, seconds: float = 60) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-            return True
-        time.sleep(0.02)
-    return False
-
-
 @pytest.mark.parametrize("killed", ["engine", "dvc"])
 def test_all_below_a_killed_process_end(killed: str) -> None:
     engine = subprocess.Popen([sys.executable, "-c", ENGINE], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert engine.stdout is not None
     dvc, stage = int(engine.stdout.readline()), int(engine.stdout.readline())
     os.kill(engine.pid if killed == "engine" else dvc, signal.SIGKILL)
-    assert ended(dvc) and ended(stage)
+    until(lambda: has_ended(dvc) and has_ended(stage))
     engine.kill()
     engine.communicate()
 

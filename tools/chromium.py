@@ -116,11 +116,14 @@ class Chromium:
         return found["result"].get("value")
 
     def wait_for(self, script: str) -> None:
-        """Wait until the expression is true. Other pages may be loaded in between."""
+        """Wait until the page is loaded and the expression is true in it. Other pages may be loaded in between.
+
+        A page of which only a part is there lacks elements, and its scripts do not listen yet.
+        """
         deadline = time.monotonic() + SECONDS
         while time.monotonic() < deadline:
             try:
-                if self.run(script):
+                if self.run(f"document.readyState === 'complete' && ({script})"):
                     return
             except ChromiumError:  # between two pages no script can run
                 pass

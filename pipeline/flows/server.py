@@ -75,8 +75,11 @@ def up(home: Path, url: str) -> None:
         with suppress(httpx.HTTPError):  # a busy server answers 503; without this record, `up` registers again
             write_json(state / REGISTERED, {"code": _code_of(home), "server": _on_server(url)})
     worker = _alive(state / "worker.json")
-    if worker is not None and (why := _reason_to_restart(worker, url)):
-        _stop_idle(worker, why)
+    try:
+        if worker is not None and (why := _reason_to_restart(worker, url)):
+            _stop_idle(worker, why)
+            worker = None
+    except psutil.NoSuchProcess:  # it has ended while it was looked at
         worker = None
     if worker is not None:
         print("worker: already running")
@@ -110,9 +113,17 @@ def _reason_to_restart(worker: psutil.Process, url: str) -> str:
     return ""
 
 
+def lives(process: psutil.Process) -> bool:
+    """Return whether the process has not ended. One that has ended, and that nobody has reaped, has ended."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def _stop_idle(worker: psutil.Process, why: str) -> None:
     """Stop the worker. Raises ServerError if it is running a flow."""
-    if any(child.status() != psutil.STATUS_ZOMBIE for child in worker.children()):  # a hung worker reaps no zombies
+    if any(lives(child) for child in worker.children()):  # a hung worker reaps no zombies
         raise ServerError(
             f"the worker (process {worker.pid}) must be restarted because {why}, but it is running a flow. Wait for"
             " the flow's end, or stop it (make prefect-stop). Then run: make prefect"
@@ -126,11 +137,10 @@ def _end(process: psutil.Process) -> None:
 
     Where nobody reaps orphans, as in many containers, an ended process stays as a zombie: it has ended all the same.
     """
-    seconds = 5 if process.status() == psutil.STATUS_STOPPED else 30
-    process.terminate()
-    deadline = time.monotonic() + seconds
     with suppress(psutil.NoSuchProcess):
-        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+        deadline = time.monotonic() + (5 if process.status() == psutil.STATUS_STOPPED else 30)
+        process.terminate()
+        while lives(process):
             if time.monotonic() > deadline:
                 process.kill()
                 return
@@ -336,7 +346,7 @@ def _alive(record: Path) -> psutil.Process | None:
         fields = read_json(record)
         process = psutil.Process(fields["pid"])
         same = abs(process.create_time() - fields["started"]) < 1
-        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+        return process if same and lives(process) else None
     except (FileNotFoundError, psutil.NoSuchProcess):
         return None
 

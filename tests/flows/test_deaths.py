@@ -62,14 +62,14 @@ def kill_training(prefect: Prefect, run: str) -> None:
     """It is gone at the return: who looks at once for the next attempt's training must not find this one, dying."""
     training = prefect.training(run)
     training.kill()
-    wait_for(lambda: not training.is_running(), PATIENCE, lambda: "the training cannot be killed")
+    wait_for(lambda: not server.lives(training), PATIENCE, lambda: "the training cannot be killed")
 
 
 def kill_dvc(prefect: Prefect, run: str) -> None:
     training = prefect.training(run)
     (dvc,) = prefect.processes(run, "dvc", "repro")
     dvc.kill()
-    wait_for(lambda: not training.is_running(), PATIENCE, lambda: "the training outlived its dvc")
+    wait_for(lambda: not server.lives(training), PATIENCE, lambda: "the training outlived its dvc")
 
 
 def kill_engine(prefect: Prefect, run: str) -> None:
@@ -79,17 +79,10 @@ def kill_engine(prefect: Prefect, run: str) -> None:
     engine.kill()
     wait_for(lambda: prefect.run(run)["state_type"] == "CRASHED", PATIENCE, lambda: prefect.logs(run))
     retry(prefect, run)
-    wait_for(lambda: not any(map(lives, left)), PATIENCE, lambda: f"orphans: {left}")
+    wait_for(lambda: not any(map(server.lives, left)), PATIENCE, lambda: f"orphans: {left}")
     prefect.training(run)  # the retry is not lost, and the slot came back
     log = prefect.home / server.STATE / "worker.log"
     assert "Traceback" not in log.read_text(errors="replace"), "the worker lives"
-
-
-def lives(process: psutil.Process) -> bool:
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def test_a_worker_that_does_not_poll_is_replaced(prefect: Prefect) -> None:
@@ -104,7 +97,7 @@ def test_a_worker_that_does_not_poll_is_replaced(prefect: Prefect) -> None:
 
     wait_for(silent, PATIENCE, lambda: "the server still hears of a worker that stands still")
     assert "receives no heartbeat of it" in prefect.command("pipeline.flows", "up").stdout
-    assert not process.is_running()
+    assert not server.lives(process)
     prefect.completed(prefect.submit(publish="never"))
 
 

@@ -65,3 +65,24 @@ def test_where_the_server_is_too_busy_to_say_what_it_has_all_is_registered(
     busy = httpx.MockTransport(lambda request: httpx.Response(503))
     monkeypatch.setattr(httpx, "Client", partial(httpx.Client, transport=busy))
     assert not server._is_registered(tmp_path, "http://busy.example/api")
+
+
+def test_what_has_ended_does_not_live_and_can_be_ended_again() -> None:
+    with psutil.Popen(["true"]) as process:
+        pass
+    assert not server.lives(process)
+    server._end(process)
+
+
+def test_a_worker_that_ends_while_it_is_looked_at_is_started_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with psutil.Popen(["true"]) as process:
+        pass
+    started = list[str]()
+    monkeypatch.setattr(server, "_alive", lambda record: process)
+    monkeypatch.setattr(server, "healthy", lambda url: True)
+    monkeypatch.setattr(server, "_is_registered", lambda home, url: True)
+    monkeypatch.setattr(server, "_start", lambda home, name, *_, **__: started.append(name))
+    server.up(tmp_path, "http://127.0.0.1:1/api")
+    assert started == ["worker"]

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+import psutil
+
 from tests.local_server import LocalServer, QuietHandler
 
 
@@ -70,6 +72,14 @@ class Hook(LocalServer):
     @property
     def url(self) -> str:
         return f"{super().url}/hook"
+
+
+def has_ended(pid: int) -> bool:
+    """Return whether there is no such process, or one that nobody has reaped."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def until(enough: Callable[[], object], state: Callable[[], object] = str, seconds: float = 300) -> None:
