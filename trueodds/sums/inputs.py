@@ -280,6 +280,8 @@ def check_probabilities(
     low, high = float(probabilities_NC.min()), float(probabilities_NC.max())
     if low < 0 or high > 1 + ROW_SUM_TOLERANCE:
         worst = low if low < 0 else high
+        if are_percentages(probabilities_NC):
+            raise ValueError(f"{name} holds {worst:.6g}; allowed is [0, 1]. Every row sums to 100: divide by 100")
         raise ValueError(f"{name} holds {worst:.6g}; allowed is [0, 1]. If these are logits, apply a calibrator first")
     wrong_N = ~sums_to_one(probabilities_NC, step)
     if wrong_N.any() and step is None and (step := inferred_step(probabilities_NC)) is not None:
@@ -337,11 +339,11 @@ def sums_to_one(p_NC: npt.NDArray[np.floating], step: float | None = None) -> np
 def check_logits(values: npt.ArrayLike, *, rows: int = 1) -> npt.NDArray[np.floating]:
     """Check logits with `check_matrix`, and refuse probabilities if there are at least `rows` different rows.
 
-    Probabilities would be accepted as logits and give wrong numbers.
+    Probabilities and percentages would be accepted as logits and give wrong numbers.
 
     Raises:
         ValueError: `check_matrix` does not accept the values. Or there are at least two classes, every row lies in [0,
-            1] and sums to 1 within 1e-3, and not all values are 0 and 1.
+            1] and sums to 1 within 1e-3, and not all values are 0 and 1. Or the rows are percentages.
     """
     if len(shape := np.shape(values := without_objects(as_array(values, "logits")))) == 1:
         cure = "pass trueodds.logits_of(p) if they are probabilities p of one of two classes, and 0 and z if they are"
@@ -349,6 +351,11 @@ def check_logits(values: npt.ArrayLike, *, rows: int = 1) -> npt.NDArray[np.floa
     logits_NC = check_matrix(values, "logits")
     if logits_NC.shape[1] < 2 or len(logits_NC) < rows:
         return logits_NC
+    if are_percentages(logits_NC) and len(np.unique(logits_NC[: 100 * rows], axis=0)) >= rows:
+        raise ValueError(
+            "logits holds percentages: every row lies in [0, 100] and sums to 100. Pass trueodds.logits_of(percentages"
+            " / 100) to the fit and to the calibrator; if they are logits, subtract 1 from all: no softmax changes"
+        )
     if not (_sum_to_one(logits_NC[:TELLING_ROWS]) and _sum_to_one(logits_NC)):
         return logits_NC
     # Rows that hold only 0 and 1 may be logits or probabilities.
@@ -365,6 +372,23 @@ def _sum_to_one(matrix_NC: npt.NDArray[np.floating]) -> bool:
     if matrix_NC.min() < 0 or matrix_NC.max() > 1:
         return False
     return bool((np.abs(matrix_NC.sum(axis=1, dtype=np.float64) - 1) <= ROW_SUM_TOLERANCE).all())
+
+
+def are_percentages(matrix_NC: npt.NDArray[np.floating]) -> bool:
+    """Return whether every row lies in [0, 100] and sums to 100, as far as rounding to whole numbers explains.
+
+    One column is never recognised, nor are rows that hold only 0 and 100.
+    """
+    if matrix_NC.shape[1] < 2 or not _sum_to_100(matrix_NC[:TELLING_ROWS]):
+        return False
+    return _sum_to_100(matrix_NC) and bool(((matrix_NC > 0) & (matrix_NC < 100)).any())
+
+
+def _sum_to_100(matrix_NC: npt.NDArray[np.floating]) -> bool:
+    if matrix_NC.min() < 0 or matrix_NC.max() > 100 * (1 + ROW_SUM_TOLERANCE):
+        return False
+    by_rounding = min(max(1.0, matrix_NC.shape[1] / 4), 25.0)
+    return bool((np.abs(matrix_NC.sum(axis=1, dtype=np.float64) - 100) <= by_rounding).all())
 
 
 def both_classes(probabilities: npt.ArrayLike) -> npt.NDArray[Any]:

@@ -36,6 +36,7 @@ from trueodds.sums.inputs import (
     ROW_SUM_TOLERANCE,
     TELLING_ROWS,
     Array,
+    are_percentages,
     as_numbers,
     both_classes,
     check_logits,
@@ -596,6 +597,8 @@ def _no_column(path: Path | str, name: str, header: Sequence[str], option: str) 
 
 def _cure(message: str) -> str:
     """Reword an error for users of the command line."""
+    if message.startswith("logits holds percentages"):
+        return f"{message.partition('. Pass')[0]}; divide them by 100, and leave out --logits"
     if message.startswith("logits holds probabilities"):
         return f"{message.partition('. Pass')[0]}; give --probabilities"
     if "sums to" in message or "If these are logits" in message:
@@ -618,6 +621,11 @@ def _class_values(path: Path, columns: Mapping[str, Array], scale: str, step: fl
             row = int(sound_N.argmin())
             problem = "is empty (or NaN)" if np.isnan(column_N[row]) else f"holds {column_N[row]:g}"
             allowed = "[0, 1]" if scale == "probabilities" else "finite numbers"
+            if scale == "probabilities" and are_percentages(np.stack([*columns.values()], axis=1)):
+                raise FileError(
+                    f"{path}, row {row + FIRST}: column {name!r} {problem}; allowed is [0, 1] in every row. The columns"
+                    f" {quotes(names)} sum to 100 in every row: divide them by 100"
+                )
             raise FileError(
                 f"{path}, row {row + FIRST}: column {name!r} {problem}; allowed is {allowed} in every row."
                 f" {_naming([other for other in names if other != name], scale, name)}"
