@@ -131,6 +131,12 @@ def columns_of(values: object) -> list[Any]:
     return [*columns] if isinstance(columns, Iterable) and not isinstance(columns, str) else []
 
 
+def has_texts_as_index(values: object) -> bool:
+    """Return whether this is a pandas series whose index holds texts, such as ids."""
+    index = _index_of(values)
+    return index is not None and hasattr(values, "items") and len(index) > 0 and isinstance(index[0], str)
+
+
 def _index_of(value: object) -> Any:
     """Return the index of a pandas object, or None. The `index` of a list is a method."""
     index = getattr(value, "index", None)
