@@ -171,13 +171,28 @@ def _arrays(path: Path, form: Form) -> dict[str, npt.NDArray[Any]]:
     return {form.scale or "probabilities": columns.read_npy(path), "labels": columns.read_npy(form.labels)}
 
 
+def _names_of(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -> tuple[str, ...]:
+    """Return the names of the classes: those of --classes, else those of the file. Other names rename the file's.
+
+    Raises:
+        FileError: Both have the same names in different orders.
+    """
+    own = tuple(map(str, arrays.get("class_names", ())))
+    if form.classes and own != tuple(form.classes) and sorted(own) == sorted(form.classes):
+        raise FileError(
+            f"--classes has the order {quotes(form.classes)}, and class_names of {path} has {quotes(own)}; the columns"
+            " are named by their place: leave out --classes"
+        )
+    return tuple(form.classes) or own
+
+
 def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -> Answers:
     """Build answers from arrays."""
     labels = _vector(arrays, "labels")
     predicted = _vector(arrays, "predicted")
     rows = next((len(arrays[name]) for name in ("probabilities", "logits", "confidence") if name in arrays), 0)
     groups = _groups({name: arrays.get(array) for name, array in _COLUMNS.items()}, rows, path)
-    classes = form.classes or tuple(map(str, arrays.get("class_names", ())))
+    classes = _names_of(path, arrays, form)
     propensities = _vector(arrays, "propensity")
     if propensities is not None and len(propensities) != rows:
         raise FileError(f"{path}: propensity has {plural(len(propensities), 'row')} for {rows:,} answers")
