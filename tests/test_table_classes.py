@@ -345,3 +345,13 @@ def test_a_label_in_another_writing_is_the_class_that_alone_is_meant(tmp_path: P
     with pytest.raises(UserError, match="are they one class"):
         of_top = {"confidence": [0.7, 0.8], "predicted": ["New_York", "rome"], "label": ["New York", "rome"]}
         reading.read(table(tmp_path / "c.csv", of_top))
+
+
+def test_names_of_an_npz_and_of_the_option_in_two_orders_are_refused(tmp_path: Path) -> None:
+    """The option would name the first column 'no', which the file names 'yes'."""
+    path = tmp_path / "named.npz"
+    np.savez(path, probabilities=np.stack([P, 1 - P], axis=1), labels=labels(0, 1), class_names=["yes", "no"])
+    assert says_of(report(path, "yes"), "yes") == says_of(report(path, "yes", classes=("yes", "no")), "yes")
+    with pytest.raises(UserError, match=r"--classes has the order 'no', 'yes', and class_names of .*named.npz has"):
+        report(path, "yes", classes=("no", "yes"))
+    assert says_of(report(path, "oui", classes=("oui", "non")), "oui") == says_of(report(path, "yes"), "yes")

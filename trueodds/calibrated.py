@@ -11,6 +11,7 @@ import numpy.typing as npt
 from trueodds import calibrators
 from trueodds.calibrators import SELECT, Calibrator
 from trueodds.errors import MissingExtraError, UserError
+from trueodds.sums.frames import check_index
 from trueodds.sums.inputs import Array, as_array, as_matrix, check_no_mask, without_tensors
 from trueodds.sums.rounding import Resolution, logits_of, resolution_of
 
@@ -95,12 +96,15 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         if self.ensemble not in (True, False, "auto"):
             raise ValueError(f"ensemble is {self.ensemble!r}; allowed are True, False and 'auto'")
         check_no_mask(X, "X")
+        check_index(X=X, y=y)
         X = without_tensors(X)
         X, y = indexable(X, y)
         y = column_or_1d(as_array(y, "y"), warn=True)
         check_classification_targets(y)
         frozen = isinstance(self.estimator, FrozenEstimator)
         self.classes_ = self.estimator.classes_ if frozen else np.unique(y)
+        if len(self.classes_) == 1:
+            raise ValueError(f"y has one class, {self.classes_.tolist()[0]!r}; give rows of two classes or more")
         labels_N = self._indices(y)
         self.estimators_, self.calibrators_ = [], []
         self.resolution_: Resolution | None = None
@@ -176,4 +180,31 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
                 f"decision_function of {type(model).__name__} gives {logits_NC.shape[1]} columns for"
                 f" {len(self.classes_)} classes; it must give one for each: decision_function_shape='ovr'"
             )
-        return logits_NC
+        own = np.asarray(getattr(model, "classes_", self.classes_))
+        if _may_have_pairs(model) and (own[logits_NC.argmax(axis=1)] != model.predict(X)).any():
+            raise ValueError(
+                f"decision_function of {type(model).__name__} gives a column for each pair of the three classes; it"
+                " must give one for each class: decision_function_shape='ovr'"
+            )
+        return logits_NC[:, self._columns(own)]
+
+    def _columns(self, own: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+        """Return the column of each class among those of an estimator whose classes are `own`.
+
+        Raises:
+            ValueError: The estimator has other classes.
+        """
+        place = {name: k for k, name in enumerate(own.tolist())}
+        if {*place} != {*self.classes_.tolist()}:
+            raise ValueError(f"the estimator has the classes {own.tolist()}, and y has {self.classes_.tolist()}")
+        return np.array([place[name] for name in self.classes_.tolist()])
+
+
+def _may_have_pairs(model: Any) -> bool:
+    """Return whether the model has a decision function and it, or a part of it, is set to score pairs of classes.
+
+    Three classes have three pairs, so the number of columns does not show it.
+    """
+    parts = model.estimator if isinstance(model, FrozenEstimator) else model
+    settings = parts.get_params() if hasattr(model, "decision_function") and hasattr(parts, "get_params") else {}
+    return any(name.endswith("decision_function_shape") and value == "ovo" for name, value in settings.items())

@@ -28,6 +28,7 @@ from trueodds.sums.inputs import (
     ROW_SUM_TOLERANCE,
     TELLING_ROWS,
     Array,
+    are_percentages,
     check_logits,
     sums_to_one,
     without_noise,
@@ -38,6 +39,7 @@ from trueodds.sums.rounding import EXACT, Resolution, logits_of, resolution_of
 from trueodds.sums.steps import on_steps
 from trueodds.texts import quotes, short
 
+PERCENT_CURE = "divide percentages by 100, and send them as probabilities"
 LOGITS_CURE = "if these are logits, send them as logits"
 MOST_SPREAD = float(np.finfo(np.float32).max)
 """Largest difference of two logits in a row."""
@@ -400,6 +402,8 @@ def _doubt(logits_NC: Array) -> str:
     try:
         check_logits(logits_NC, rows=TELLING_ROWS)
     except ValueError:
+        if are_percentages(logits_NC):
+            return f"these logits are percentages: each row is in [0, 100] and sums to 100; {PERCENT_CURE}"
         return "these logits are probabilities: each row is in [0, 1] and sums to 1; send them as probabilities"
     return ""
 
@@ -412,6 +416,8 @@ def _problem(row: Observation, values_C: Array) -> str:
         low, high = values_C.min(), values_C.max()
         return f"logits range from {low:.6g} to {high:.6g}; as float32 they may differ by at most {MOST_SPREAD:.3g}"
     if (outside_C := (values_C < 0) | (values_C > 1 + ROW_SUM_TOLERANCE)).any():
+        if are_percentages(values_C[None]):
+            return f"probabilities holds {values_C[outside_C][0]:.6g}, and they sum to 100; {PERCENT_CURE}"
         return f"probabilities holds {values_C[outside_C][0]:.6g}; allowed is [0, 1]; {LOGITS_CURE}"
     return f"probabilities sum to {values_C.sum():.6g}; they {MUST_SUM}; {LOGITS_CURE}"
 

@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_wine
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, StackingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold, PredefinedSplit
 from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -107,3 +110,49 @@ def test_errors_have_a_type() -> None:
     one_part = PredefinedSplit(np.where(Y == 2, 0, np.arange(178) % 2 + 1))
     with pytest.raises(UnseenClassError, match=r"class 2 has 48 of 178 rows, and the rest of a fold none of them"):
         Calibrated(GaussianNB(), cv=one_part).fit(X, Y)
+
+
+class Reversed(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """A classifier whose `classes_` are in descending order, and its columns with them."""
+
+    def fit(self, x: Any, y: Any) -> Reversed:
+        self.model_ = GaussianNB().fit(x, y)
+        self.classes_ = self.model_.classes_[::-1]
+        return self
+
+    def predict_proba(self, x: Any) -> Any:
+        return self.model_.predict_proba(x)[:, ::-1]
+
+
+@pytest.mark.parametrize("ensemble", [True, False])
+def test_columns_are_taken_in_the_order_of_the_estimators_classes(ensemble: bool) -> None:
+    ours = Calibrated(Reversed(), method="vector", ensemble=ensemble).fit(X, NAMES[Y])
+    plain = Calibrated(GaussianNB(), method="vector", ensemble=ensemble).fit(X, NAMES[Y])
+    assert ours.classes_.tolist() == NAMES.tolist()
+    assert_allclose(ours.predict_proba(X), plain.predict_proba(X))
+
+
+def test_a_column_for_each_pair_of_three_classes_is_refused() -> None:
+    pairs = SVC(decision_function_shape="ovo")
+    for estimator in (pairs, make_pipeline(StandardScaler(), pairs), FrozenEstimator(pairs.fit(X, Y))):
+        with pytest.raises(ValueError, match=r"a column for each pair of the three classes; .*='ovr'"):
+            Calibrated(estimator, method="temperature").fit(X, Y)
+
+
+def test_a_part_that_scores_pairs_does_not_count_if_the_whole_scores_classes() -> None:
+    stack = StackingClassifier([("pairs", SVC(decision_function_shape="ovo"))], LogisticRegression(), cv=2)
+    assert Calibrated(stack, method="temperature", cv=2).fit(X, Y).score(X, Y) > 0.6
+
+
+def test_rows_of_one_class_are_refused() -> None:
+    with pytest.raises(ValueError, match="y has one class, 'barolo'; give rows of two classes or more"):
+        Calibrated(GaussianNB()).fit(X, ["barolo"] * len(X))
+
+
+def test_features_and_labels_with_one_index_in_two_orders_are_refused() -> None:
+    pd = pytest.importorskip("pandas")
+    features, labels = pd.DataFrame(X), pd.Series(NAMES[Y])
+    with pytest.raises(ConfigError, match="the index of y has the entries of that of X in another order"):
+        Calibrated(GaussianNB()).fit(features, labels[::-1])
+    test_split = labels.set_axis(range(1000, 1000 + len(X)))  # another index says nothing
+    assert Calibrated(GaussianNB(), method="identity").fit(features, test_split).score(features, labels) > 0.6

@@ -210,6 +210,23 @@ def test_publishing_by_the_command(imported: LabelBundle, tmp_path: Path, capsys
     assert f", NLL {nll:.4f}" in listed and "multilabel_platt, imported, ECE" in listed
 
 
+def test_labels_in_another_order_than_the_models_own_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x, truth_NL = rows_of(400)
+    model = tagger(tmp_path / "tagger.onnx")
+    (tmp_path / "config.json").write_text('{"id2label": {"0": "rain", "1": "snow", "2": "fog"}}')
+    np.savez(tmp_path / "a.npz", x=x, y=truth_NL[:, [2, 0, 1]], class_names=["fog", "rain", "snow"])
+    words = [model, "--multi-label", "--labelled", tmp_path / "a.npz", "--out", tmp_path / "out"]
+    assert command(*words) == 1
+    problem = capsys.readouterr().err
+    assert "has the labels in the order 'fog', 'rain', 'snow', and" in problem
+    assert (
+        "in the order 'rain', 'snow', 'fog'; give the order of the model's outputs: --classes rain,snow,fog" in problem
+    )
+    assert command(*words, "--classes", "rain,snow,fog") == 0
+
+
 def test_labels_in_the_wrong_order_are_named(tmp_path: Path) -> None:
     """The logits of rain and snow are correlated with each other's labels by chance only."""
     model, rows = tagger(tmp_path / "tagger.onnx"), table(tmp_path / "rows.csv", *rows_of(1500))

@@ -334,6 +334,39 @@ def test_an_order_that_contradicts_the_models_own_names_both(given: tuple[str, .
     assert f"--classes has the order {quotes(given)}, and" in message and "the order 'a', 'b', 'c'; remove" in message
 
 
+def test_numbers_of_an_npz_count_in_its_own_class_names(tmp_path: Path) -> None:
+    """The order of `class_names` may differ from that of the model's outputs, in each of the files."""
+    path = Linear().write(tmp_path / "m.onnx")
+    index_N = labels_of(Linear().logits(vectors(200)), 0.1)
+    straight = of(index_N, classes=ABC)
+    turned = of(np.array([1, 2, 0])[index_N], classes=("c", "a", "b"))
+    expected = importer.score(path, straight, straight, ImportOptions())
+    for val, test, options in (
+        (straight, turned, ImportOptions()),
+        (turned, straight, ImportOptions(classes=ABC)),
+        (turned, of(np.array(ABC)[index_N]), ImportOptions(classes=ABC)),
+        (of(turned.y, classes=("C", "A", "B ")), turned, ImportOptions(classes=ABC)),
+    ):
+        scored = importer.score(path, val, test, options)
+        assert scored.classes == ABC
+        for split in ("val", "test"):
+            assert scored.splits[split].labels_N.tolist() == expected.splits[split].labels_N.tolist()
+    renamed = of(index_N, classes=("uno", "due", "tre"))  # none is a class: the numbers are those of the outputs
+    scored = importer.score(path, renamed, straight, ImportOptions(classes=ABC))
+    assert scored.splits["val"].labels_N.tolist() == index_N.tolist()
+
+
+def test_test_rows_in_another_order_and_without_names_are_noticed(tmp_path: Path) -> None:
+    path, index_N = Linear().write(tmp_path / "m.onnx"), labels_of(Linear().logits(vectors(200)), 0.1)
+    given = of(index_N, classes=ABC)
+    test = replace(of((index_N + 1) % 3), source="later.npz")
+    with pytest.raises(UserError, match=r"later.npz: the model is right about .* if its classes are in the order"):
+        importer.score(path, given, test, ImportOptions())
+    four = of(np.append(index_N[:-1], 3), classes=ABC)
+    with pytest.raises(UserError, match="rows has the label 3, and names 3 classes: 'a', 'b', 'c'; allowed"):
+        importer.score(path, four, None, ImportOptions(classes=("c", "b", "a")))
+
+
 def with_metadata(path: Path, **entries: str) -> Path:
     model = onnx.load(Linear(features=3).write(path))
     helper.set_model_props(model, entries)

@@ -16,6 +16,7 @@ from trueodds.calibrators.checks import OptionCheck, check_number
 from trueodds.errors import UserError
 from trueodds.files import write_json
 from trueodds.processes import extensions
+from trueodds.sums.frames import check_columns, check_index
 from trueodds.sums.group_names import GroupNames, check_groups, check_length
 from trueodds.sums.inputs import TELLING_ROWS, Array, check_labels, check_logits, check_no_mask, without_tensors
 from trueodds.sums.losses import nll_of
@@ -184,6 +185,7 @@ class Calibrator(ABC):
             raise ValueError(f"logits has shape {logits.shape}; this calibrator was fitted on {self.classes} classes")
         if groups is not None:
             check_length(groups, len(logits))
+            check_index(logits=logits_NC, groups=groups)
             if self.known_groups:
                 return self._by_group(logits, check_groups(groups, len(logits)))
         if logits.size <= 8 * BLOCK:
@@ -344,8 +346,11 @@ def check_fit_data(logits_NC: npt.ArrayLike, labels_N: npt.ArrayLike) -> tuple[L
     """Check logits and labels and return them, the logits in their dtype.
 
     Raises:
-        ValueError: The logits are not finite, or a label is not one of their classes.
+        ValueError: The logits are not finite, or a label is not one of their classes. Or a data frame has numbered
+            columns or an index in another order than the labels.
     """
+    check_index(logits=logits_NC, labels=labels_N)
+    check_columns(logits_NC, labels_N, name="logits")
     logits = check_logits(logits_NC)
     return logits, check_labels(labels_N, *logits.shape)
 

@@ -31,6 +31,7 @@ from trueodds.calibrators.venn_abers import VennAbers
 from trueodds.errors import ConfigError, unknown
 from trueodds.processes import extensions
 from trueodds.processes.extensions import Distribution, Extension
+from trueodds.sums.frames import check_index
 from trueodds.sums.group_names import check_groups
 from trueodds.texts import short
 
@@ -230,6 +231,7 @@ def fit_by_name(
         raise ValueError(
             f"groups is given, and {kind.name!r} treats all rows alike; leave groups out, or choose {able} or 'select'"
         )
+    check_index(logits=logits_NC, groups=groups)
     groups_N = None if groups is None else check_groups(groups, len(logits))
     return with_warnings(fit_kind(kind, logits, labels, groups_N, options), options, logits, labels)
 

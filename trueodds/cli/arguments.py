@@ -1,13 +1,18 @@
-"""Types of options that commands share, for argparse."""
+"""Options that commands share, and types of options, for argparse."""
 
 from __future__ import annotations
 
 import argparse
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from trueodds.errors import ConfigError
 from trueodds.replay.kinds import seconds
 from trueodds.texts import LONG, short
+
+if TYPE_CHECKING:
+    from trueodds.sums.rounding import Resolution
 
 
 def number(low: float, high: float, words: str) -> Callable[[str], float]:
@@ -49,3 +54,28 @@ def positive_seconds(text: str) -> float:
     if not (time := seconds_of(text)):
         raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed is any time above 0, such as 5s")
     return time
+
+
+def add_resolution(parser: argparse.ArgumentParser) -> None:
+    """Add --resolution."""
+    words = (
+        "step of rounded probabilities, such as 0.01, or exact"
+        " (default: the step that row sums other than 1 show, else exact)"
+    )
+    parser.add_argument("--resolution", metavar="STEP", help=words)
+
+
+def resolution_of(arguments: argparse.Namespace) -> Resolution | None:
+    """Return the resolution that the user gave; None: as the rows show it.
+
+    Raises:
+        ConfigError: It is not a step or "exact".
+    """
+    if arguments.resolution is None:
+        return None
+    from trueodds.sums.rounding import Resolution
+
+    try:
+        return Resolution.of(arguments.resolution)
+    except ConfigError as error:
+        raise ConfigError(f"--{error}") from None

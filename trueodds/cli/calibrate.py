@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trueodds.cli import Subparsers
+from trueodds.cli.arguments import add_resolution, resolution_of
 from trueodds.cli.conformal_options import add_conformal, set_lines, sets_of
 from trueodds.errors import MissingExtraError, UserError
 from trueodds.importing import forms
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.processes.choices import LABEL
-from trueodds.sums.resolution_option import add_resolution, resolution_of
 from trueodds.texts import plural, quotes
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trueodds.cli.arguments import add_resolution, resolution_of
 from trueodds.errors import UserError
 from trueodds.processes.choices import LABEL, TABLES
-from trueodds.sums.resolution_option import add_resolution, resolution_of
 from trueodds.texts import hide_password, short
 
 if TYPE_CHECKING:

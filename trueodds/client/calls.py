@@ -28,7 +28,7 @@ from trueodds.client.instances import Instance, instances_of
 from trueodds.client.label_truths import LabelTruths
 from trueodds.client.labelled import NO_ROWS, Labelled
 from trueodds.client.labels import label_rows
-from trueodds.client.observations import observation_rows, shared_options
+from trueodds.client.observations import observation_rows, shared_options, with_names_of_columns
 from trueodds.client.queries import ObserveOptions, PredictOptions, ReportQuery, encode_query
 from trueodds.client.responses import (
     CallError,
@@ -46,6 +46,7 @@ from trueodds.client.responses import (
 from trueodds.errors import ConfigError
 from trueodds.files import atomic_write, naming
 from trueodds.processes.choices import LABEL_FLOOR, LabelGoal
+from trueodds.sums.frames import check_index
 from trueodds.texts import plural, short
 
 if TYPE_CHECKING:
@@ -211,6 +212,7 @@ class Calls:
             rows: Largest number of rows in one request.
             options: Query of each request.
         """
+        check_index(inputs=inputs, ids=ids)
         trees: list[dict[str, Any]] = []
         answered, query = 0, {**options, "classes": True}
         try:
@@ -247,7 +249,8 @@ class Calls:
         refused.
 
         Args:
-            ids: Pairs of id and label, a mapping from id to label, a sequence of ids, or one id.
+            ids: Pairs of id and label, a mapping from id to label, a pandas series of labels with the ids as its index,
+                a sequence of ids, or one id.
             labels: Labels of the ids, if `ids` holds only ids. Each label is the name of a class. A whole number means
                 the name with these digits: 3 is the class called "3".
             index: Positions of the classes among the model's, from 0, instead of `labels` (see `Predictions.index_N`).
@@ -343,7 +346,8 @@ class Calls:
             model: Name of the model.
             version: Version that gave the answers.
             **options: `predicted`: names of the predicted classes. `index`: their positions. `classes`: names of the
-                columns in their order, needed once per version (default "0", "1", "2", ...). `ordered=True`: the
+                columns in their order, needed once per version (default: the names of a data frame's columns, else "0",
+                "1", "2", ...). `ordered=True`: the
                 classes are levels, the lowest first. `positive`: of two classes, the one that p(positive) is about.
                 Both are required with the first answers of a version. `times`: datetimes (UTC if without an offset) or
                 Unix times; the default is now. `tags`, `propensities`: one for
@@ -372,6 +376,7 @@ class Calls:
             >>> client.observe(["a", "b"], [[0.9, 0.1], [0.3, 0.7]], model="mail", version="7", classes=["ham", "spam"])
             ObservationSummary(stored=2, already_known=0)
         """
+        options = with_names_of_columns(probabilities, options)
         rows, most = observation_rows(ids, probabilities, options)
         query = {"model": model, "version": version, **shared_options(options)}
         headers = {"accept": NDJSON} if "act_alone" in query else None

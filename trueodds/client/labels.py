@@ -9,7 +9,8 @@ import numpy as np
 
 from trueodds.client.observations import CLASS, plain_class
 from trueodds.errors import ConfigError
-from trueodds.texts import plural, short
+from trueodds.sums.frames import check_index, columns_of, has_texts_as_index
+from trueodds.texts import plural, quotes, short
 
 Key: TypeAlias = Literal["label", "index"]
 """Field that identifies a class: its name, or its position among the model's classes."""
@@ -38,6 +39,12 @@ def _pairs(ids: Any, classes: Any, name: str) -> Iterable[tuple[Any, Any]]:
     """Return pairs of id and class."""
     if isinstance(ids, str):
         return [(ids, classes)]
+    if columns := columns_of(ids):
+        problem = f"the ids are a data frame with the columns {quotes([*map(str, columns)])}"
+        raise ConfigError(f"{problem}; give the columns of ids and of labels: feedback(frame['id'], frame['label'])")
+    check_index(ids=ids, **{name: classes})
+    if classes is None and has_texts_as_index(ids):
+        return ids.items()  # type: ignore[no-any-return]
     if isinstance(ids, Mapping) and classes is None:
         return ids.items()
     if classes is None:
@@ -64,7 +71,7 @@ def _check_rows(rows: Iterable[tuple[Any, Any]], key: Key, *, booleans: bool) ->
             raise ConfigError(f"the numbers of ids and classes differ: {error}") from None
         n += 1
         try:
-            id_, class_ = row
+            id_, class_ = () if isinstance(row, str) else row  # a text of two characters is no pair
         except (TypeError, ValueError):
             raise ConfigError(f"row {n} is {short(row)}; expected a pair of an id and a label") from None
         if not isinstance(id_, str):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from datetime import date
 from typing import Any
 
@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from trueodds.client.queries import ObserveOptions
 from trueodds.errors import ConfigError, unknown
-from trueodds.sums.inputs import Array, check_no_mask, without_tensors
+from trueodds.sums.frames import check_columns, check_has_order, check_index, columns_of
+from trueodds.sums.inputs import Array, check_no_mask, without_objects, without_tensors
 from trueodds.texts import as_name, as_whole, short
 
 CHAT_FORMS = ("logprobs", "verbalised", "votes")
@@ -35,13 +36,26 @@ CLASS = {
 """Ends of messages: the allowed values of a class name and of a class index."""
 
 
+def with_names_of_columns(numbers: object, options: ObserveOptions) -> ObserveOptions:
+    """Return the options with the names of a data frame's columns as `classes`, if the caller gave none.
+
+    The service then matches the columns by name with the classes of the version, in any order.
+    """
+    names = columns_of(numbers)
+    given = any(options.get(key) is not None for key in ("classes", "form", "predicted", "index"))
+    if given or not names or not all(isinstance(name, str) for name in names):
+        return options
+    return {**options, "classes": names}
+
+
 def observation_rows(
     ids: Iterable[str], numbers: npt.ArrayLike | Sequence[Any], options: ObserveOptions
 ) -> tuple[Iterator[dict[str, Any]], int]:
     """Return the rows of /observe, and the number of rows that fit into one request.
 
     Raises:
-        ConfigError: An option is unknown, the numbers have another shape, values are masked, or lengths differ.
+        ConfigError: An option is unknown, the numbers have another shape, values are masked, lengths differ, or a data
+            frame has the classes or the index of another argument in another order.
     """
     known = ObserveOptions.__annotations__
     if wrong := [name for name in options if name not in known]:
@@ -57,6 +71,12 @@ def observation_rows(
             check_no_mask(values, name)
     except ValueError as error:
         raise ConfigError(str(error)) from None
+    per_row = {name: options.get(name) for name in ("predicted", "index", "sets", *_COLUMNS)}
+    check_index(ids=ids, probabilities=numbers, **per_row)
+    if (classes := options.get("classes")) is not None:
+        check_has_order(classes)
+        if isinstance(classes, Sized):  # names that come one by one are read later, once
+            check_columns(numbers, (), [*classes])
     if (sent := options.get("form")) is not None:
         return _chat_rows(ids, numbers, sent, options)
     array = _numbers(numbers)
@@ -193,7 +213,7 @@ def _classes(values: Iterable[Any], key: str) -> list[str | int]:
 def _numbers(numbers: npt.ArrayLike) -> Array:
     """Convert numbers to an array of floats. numpy alone would also convert texts and booleans."""
     try:
-        array = np.asarray(without_tensors(numbers))
+        array = without_objects(np.asarray(without_tensors(numbers)))
     except ValueError as error:
         raise ConfigError(f"the numbers are not an array ({error}); expected rows of one length") from None
     if array.dtype.kind not in "iuf" and array.size:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import scipy
 
 from trueodds.metrics import CalibrationSums, gap_sequence
+from trueodds.sums.frames import check_index
 from trueodds.sums.inputs import Array, as_numbers, check_alpha, check_level, check_top, is_number, is_whole
 
 STAKES = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 0.9)
@@ -191,6 +192,9 @@ def worst_group(
         (True, ['age', 'night'])
     """
     confidence, correct = check_top(confidence_N, correct_N)
+    check_index(confidence=confidence_N, correct=correct_N, propensity=propensity_N)
+    for name, values in features.items():
+        check_index(confidence=confidence_N, **{f"features[{name!r}]": values})
     check_alpha(alpha)
     check_level(level)
     if not (is_number(tolerance) and 0 <= tolerance < 0.5):

@@ -425,6 +425,8 @@ def in_class_order(test: LogitRows, rows: LogitRows, path: Path) -> LogitRows:
 
 def _cure(message: str) -> str:
     """Reword an error of `trueodds.fit` for users of the command line."""
+    if "holds percentages" in message:
+        return f"{message.partition(': every row')[0]}: divide them by 100, and give --probabilities"
     if "logits_of" in message:
         return f"{message.partition(': every row')[0]}: give --probabilities"
     return message.replace("apply a calibrator first", "name the array logits, and leave out --probabilities")

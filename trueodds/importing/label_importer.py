@@ -120,6 +120,10 @@ def import_labels(
 
 def _names(model: ServableModel, rows: ImportRows) -> tuple[str, ...]:
     """Return the names of the labels in the order of the outputs: those of the rows, else the model's, else numbers."""
+    if rows.classes != model.labels and sorted(rows.classes) == sorted(model.labels):
+        problem = f"{rows.source} or --classes has the labels in the order {quotes(rows.classes)}, and"
+        cure = f"give the order of the model's outputs: --classes {','.join(model.labels)}"
+        raise LabelledRowsError(f"{problem} {model.labels_source} in the order {quotes(model.labels)}; {cure}")
     names: Sequence[str] = rows.classes or model.labels or [str(k) for k in range(model.classes)]
     if len(names) != model.classes:
         problem = f"{len(names)} labels are named ({quotes(names)}), and {model.file.path} answers"

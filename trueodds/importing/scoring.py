@@ -98,7 +98,8 @@ def score_rows(
     if options.expected is not None:
         compare_with_maker(model, options.expected, val.logits_NC, names, labelled)
     if not options.classes:
-        check_order(val, labelled, names)
+        for split, each in rows.items():
+            check_order(splits[split], each, names)
     if test is None:
         judging_N, fitting_N = balanced_split(labels_N, len(labels_N) // 2, seed)
         splits = {"val": val.only(fitting_N), "test": val.only(judging_N)}
@@ -159,13 +160,14 @@ def _numbers(names: Sequence[str]) -> bool:
 def class_numbers(rows: ImportRows, classes: Sequence[str]) -> npt.NDArray[np.int64]:
     """Return the index in `classes` of each row's label, by its name, as `Places` finds it.
 
-    If no label is a name and the names are not whole numbers themselves, a label is the class's number.
+    If no label is a name and the names are not whole numbers themselves, a label is the class's number: among the
+    classes that the rows' own file names, if it names these classes, and among `classes` otherwise.
 
     Raises:
         LabelledRowsError: A label is neither a name nor a number of a class.
     """
-    texts = [str(label) for label in rows.y.tolist()]
     places = Places(classes)
+    texts = _own_names(rows, places) or [str(label) for label in rows.y.tolist()]
     place = {text: k for text in set(texts) if (k := places.get(text)) is not None}
     are_numbers = all(map(is_whole_number, classes))
     if are_numbers or place:
@@ -190,6 +192,24 @@ def class_numbers(rows: ImportRows, classes: Sequence[str]) -> npt.NDArray[np.in
         cure = "remove rows without a label"
         raise LabelledRowsError(f"{problem}; {allowed}; {cure}")
     return index_N
+
+
+def _own_names(rows: ImportRows, places: Places) -> list[str]:
+    """Return the name of each label whose number counts in the rows' own names of classes; empty if it does not.
+
+    Their order may differ from that of the classes. If none of them names a class, the names are another spelling.
+
+    Raises:
+        LabelledRowsError: A number is outside the rows' own names.
+    """
+    own = rows.classes
+    if rows.y.dtype.kind not in "iu" or all(map(is_whole_number, own)) or all(places.get(name) is None for name in own):
+        return []
+    outside = rows.y[(rows.y < 0) | (rows.y >= len(own))]
+    if len(outside):
+        problem = f"{rows.source} has the label {outside[0]}, and names {len(own)} classes: {quotes(own)}"
+        raise LabelledRowsError(f"{problem}; allowed are 0..{len(own) - 1}; remove rows without a label")
+    return [own[k] for k in rows.y.tolist()]
 
 
 def check_seen(labels_N: npt.NDArray[np.int64], names: Sequence[str], rows: ImportRows) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from numbers import Real
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from trueodds.sums.frames import check_index
 from trueodds.sums.steps import explained_by_rounding, inferred_step, most_rounding
 from trueodds.texts import plural
 
@@ -109,6 +111,25 @@ def as_array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     return array
 
 
+def without_objects(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Convert an array of Python objects that are numbers, or lists of numbers of one length, to float64.
+
+    pandas returns such arrays for columns of its nullable and Arrow types, and a Parquet file for a column of lists.
+    Other arrays are unchanged.
+    """
+    if array.dtype.kind != "O" or not array.size:
+        return array
+    kinds = {type(value) for value in array.flat}
+    if all(issubclass(kind, Real | Decimal) and not issubclass(kind, bool) for kind in kinds):
+        return array.astype(np.float64)
+    if array.ndim == 1 and all(issubclass(kind, list | np.ndarray) for kind in kinds):
+        try:
+            return without_objects(np.array([np.asarray(row) for row in array]))
+        except ValueError:  # unequal lengths
+            return array
+    return array
+
+
 def _is_missing(value: object) -> bool:
     try:
         return value is None or bool(value != value)
@@ -122,7 +143,7 @@ def as_numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     Raises:
         ValueError: Lists have unequal lengths, or values are masked, text, None or otherwise not numbers.
     """
-    array = as_array(values, name)
+    array = without_objects(as_array(values, name))
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{name} has dtype {array.dtype}; expected numbers")
     return array
@@ -134,8 +155,10 @@ def check_top(
     """Check confidences in [0, 1] and correctness, and return them as float64 and boolean vectors of one length.
 
     Raises:
+        ConfigError: Both have one pandas index in different orders.
         ValueError: Shapes differ, a confidence is outside [0, 1] or NaN, or correctness is not 0 or 1.
     """
+    check_index(confidence=confidence, correct=correct)
     confidence_N, correct_N = as_numbers(confidence, "confidence"), as_numbers(correct, "correct")
     if confidence_N.ndim != 1 or correct_N.shape != confidence_N.shape:
         raise ValueError(f"confidence {confidence_N.shape} and correct {correct_N.shape} must be vectors of one length")
@@ -215,7 +238,7 @@ def as_matrix(values: npt.ArrayLike, name: str) -> npt.NDArray[np.floating]:
     Raises:
         ValueError: The array is empty, not two-dimensional, or not numeric.
     """
-    matrix_NC = as_array(values, name)
+    matrix_NC = without_objects(as_array(values, name))
     if matrix_NC.ndim != 2 or 0 in matrix_NC.shape:
         raise ValueError(f"{name} has shape {matrix_NC.shape}; expected (rows, classes), both at least 1")
     if matrix_NC.dtype.kind not in "fiu":
@@ -257,6 +280,8 @@ def check_probabilities(
     low, high = float(probabilities_NC.min()), float(probabilities_NC.max())
     if low < 0 or high > 1 + ROW_SUM_TOLERANCE:
         worst = low if low < 0 else high
+        if are_percentages(probabilities_NC):
+            raise ValueError(f"{name} holds {worst:.6g}; allowed is [0, 1]. Every row sums to 100: divide by 100")
         raise ValueError(f"{name} holds {worst:.6g}; allowed is [0, 1]. If these are logits, apply a calibrator first")
     wrong_N = ~sums_to_one(probabilities_NC, step)
     if wrong_N.any() and step is None and (step := inferred_step(probabilities_NC)) is not None:
@@ -314,18 +339,23 @@ def sums_to_one(p_NC: npt.NDArray[np.floating], step: float | None = None) -> np
 def check_logits(values: npt.ArrayLike, *, rows: int = 1) -> npt.NDArray[np.floating]:
     """Check logits with `check_matrix`, and refuse probabilities if there are at least `rows` different rows.
 
-    Probabilities would be accepted as logits and give wrong numbers.
+    Probabilities and percentages would be accepted as logits and give wrong numbers.
 
     Raises:
         ValueError: `check_matrix` does not accept the values. Or there are at least two classes, every row lies in [0,
-            1] and sums to 1 within 1e-3, and not all values are 0 and 1.
+            1] and sums to 1 within 1e-3, and not all values are 0 and 1. Or the rows are percentages.
     """
-    if len(shape := np.shape(without_tensors(values))) == 1:
+    if len(shape := np.shape(values := without_objects(as_array(values, "logits")))) == 1:
         cure = "pass trueodds.logits_of(p) if they are probabilities p of one of two classes, and 0 and z if they are"
         raise ValueError(f"logits has shape {shape}; expected (rows, classes): {cure} its log-odds z")
     logits_NC = check_matrix(values, "logits")
     if logits_NC.shape[1] < 2 or len(logits_NC) < rows:
         return logits_NC
+    if are_percentages(logits_NC) and len(np.unique(logits_NC[: 100 * rows], axis=0)) >= rows:
+        raise ValueError(
+            "logits holds percentages: every row lies in [0, 100] and sums to 100. Pass trueodds.logits_of(percentages"
+            " / 100) to the fit and to the calibrator; if they are logits, subtract 1 from all: no softmax changes"
+        )
     if not (_sum_to_one(logits_NC[:TELLING_ROWS]) and _sum_to_one(logits_NC)):
         return logits_NC
     # Rows that hold only 0 and 1 may be logits or probabilities.
@@ -342,6 +372,23 @@ def _sum_to_one(matrix_NC: npt.NDArray[np.floating]) -> bool:
     if matrix_NC.min() < 0 or matrix_NC.max() > 1:
         return False
     return bool((np.abs(matrix_NC.sum(axis=1, dtype=np.float64) - 1) <= ROW_SUM_TOLERANCE).all())
+
+
+def are_percentages(matrix_NC: npt.NDArray[np.floating]) -> bool:
+    """Return whether every row lies in [0, 100] and sums to 100, as far as rounding to whole numbers explains.
+
+    One column is never recognised, nor are rows that hold only 0 and 100.
+    """
+    if matrix_NC.shape[1] < 2 or not _sum_to_100(matrix_NC[:TELLING_ROWS]):
+        return False
+    return _sum_to_100(matrix_NC) and bool(((matrix_NC > 0) & (matrix_NC < 100)).any())
+
+
+def _sum_to_100(matrix_NC: npt.NDArray[np.floating]) -> bool:
+    if matrix_NC.min() < 0 or matrix_NC.max() > 100 * (1 + ROW_SUM_TOLERANCE):
+        return False
+    by_rounding = min(max(1.0, matrix_NC.shape[1] / 4), 25.0)
+    return bool((np.abs(matrix_NC.sum(axis=1, dtype=np.float64) - 100) <= by_rounding).all())
 
 
 def both_classes(probabilities: npt.ArrayLike) -> npt.NDArray[Any]:

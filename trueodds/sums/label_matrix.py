@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import combinations
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from trueodds.errors import ConfigError
+from trueodds.sums.frames import check_has_order
 from trueodds.sums.inputs import BELOW_ZERO, Array, as_matrix, check_matrix, without_tensors
-from trueodds.texts import quotes, short
+from trueodds.texts import short
 
 TO_LOGITS = "pass scipy.special.logit(probabilities), here and to the calibrator"
 ALLOWED = "allowed are 0, 1 and NaN (not known)"
@@ -105,8 +105,9 @@ def label_names(names: Sequence[object] | None, labels: int) -> tuple[str, ...]:
     """Return the names of the labels: the given ones, else their numbers.
 
     Raises:
-        ConfigError: The number of names differs from that of the columns, or a name is there twice.
+        ConfigError: The number of names differs from that of the columns, a name is there twice, or they have no order.
     """
+    check_has_order(names)
     texts = tuple(map(str, range(labels) if names is None else names))
     if len(texts) != labels:
         raise ConfigError(f"classes has {len(texts)} names for {labels} columns; give one name for each label")
@@ -114,35 +115,6 @@ def label_names(names: Sequence[object] | None, labels: int) -> tuple[str, ...]:
         twice = next(text for text in texts if texts.count(text) > 1)
         raise ConfigError(f"classes has the name {twice!r} twice; give each label a name of its own")
     return texts
-
-
-def check_order(**named: object) -> None:
-    """Check that data frames and lists of names which name the same labels have them in the same order.
-
-    Args:
-        named: Arguments by their names: data frames, tuples of names, and anything else, which has no names. The
-            prefixes `p_`, `z_` and `y_` of tables do not count.
-
-    Raises:
-        ConfigError: Two of them have the same names in different orders.
-    """
-    found = [(name, texts) for name, value in named.items() if (texts := _names_of(value))]
-    for (one, texts), (other, others) in combinations(found, 2):
-        if texts != others and sorted(texts) == sorted(others):
-            raise ConfigError(
-                f"{other} has the order {quotes(others)}, and {one} has {quotes(texts)}; allowed is one order, because"
-                f" columns are matched by their place: arrange {other} like {one}"
-            )
-
-
-def _names_of(value: object) -> list[str]:
-    """Return the names of a data frame's columns, or those of a tuple; empty if there are none."""
-    columns = value if isinstance(value, tuple) else getattr(value, "columns", ())
-    texts = list(columns) if isinstance(columns, Iterable) else []
-    if not all(isinstance(text, str) for text in texts):
-        return []
-    has_prefix = bool(texts) and all(text[:2] == texts[0][:2] and text[:2] in ("p_", "z_", "y_") for text in texts)
-    return [text[2:] for text in texts] if has_prefix else texts
 
 
 def _as_columns(values: npt.ArrayLike, name: str) -> npt.ArrayLike:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from trueodds.errors import ConfigError
 from trueodds.sums.bins import CELLS, bin_of
 from trueodds.sums.fine import FineSums
+from trueodds.sums.frames import check_columns, check_index
 from trueodds.sums.inputs import Array, check_labels
 from trueodds.sums.positive import PositiveClass
 from trueodds.sums.rounding import EXACT, Given, Resolution, with_resolution
@@ -138,6 +139,8 @@ class OrderedSums:
         Raises:
             ValueError: The probabilities or labels are invalid, or there are fewer than two levels.
         """
+        check_index(probabilities=probabilities_NC, labels=labels_N)
+        check_columns(probabilities_NC, labels_N)
         matrix_NC, read_as = with_resolution(probabilities_NC, resolution)
         check_levels(matrix_NC.shape[1])
         labels = check_labels(labels_N, *matrix_NC.shape)

@@ -13,6 +13,7 @@ from trueodds.errors import ConfigError, unknown
 from trueodds.sums.answers import AnswerSums
 from trueodds.sums.bins import CELLS
 from trueodds.sums.fine import FineSums
+from trueodds.sums.frames import check_columns, check_index
 from trueodds.sums.inputs import Array, as_array, as_numbers, check_labels, check_probabilities
 from trueodds.sums.losses import nll_of, rounded_losses
 from trueodds.sums.rounding import EXACT, Given, Resolution, with_resolution
@@ -127,6 +128,8 @@ class PositiveClass:
             >>> round(metrics.signed_gap(sums), 3), round(metrics.brier(sums), 3)
             (0.2, 0.18)
         """
+        check_index(probabilities=probabilities, labels=labels)
+        check_columns(probabilities, labels)
         p_NC, read_as = with_resolution(probabilities, resolution)
         p_N: Array = self.probability(p_NC).astype(np.float64)
         return self.sums_of(p_N, check_labels(labels, len(p_NC), CLASSES) == self.index, read_as)

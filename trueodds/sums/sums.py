@@ -16,6 +16,7 @@ import numpy.typing as npt
 from trueodds.errors import unknown
 from trueodds.sums.bins import CELLS, EDGES, Bins, check_bins
 from trueodds.sums.cells import COLUMNS, SumsTally, check_cells, clear_empty_cells
+from trueodds.sums.frames import check_index
 from trueodds.sums.inputs import Array, as_numbers, is_number, is_whole
 from trueodds.sums.rounding import Given, with_resolution
 from trueodds.sums.rows import ROWS, top_rows
@@ -125,9 +126,11 @@ class CalibrationSums:
             brier_N: Brier score of each row, if known.
 
         Raises:
+            ConfigError: Both have one pandas index in different orders. It is a ValueError.
             ValueError: Shapes differ, a confidence is outside [0, 1] or NaN, correctness is not 0 or 1, an NLL is
                 negative or not finite, or a Brier score is outside [0, 2].
         """
+        check_index(confidence=confidence_N, correct=correct_N)
         confidence, correct = as_numbers(confidence_N, "confidence"), as_numbers(correct_N, "correct")
         if confidence.ndim != 1 or correct.shape != confidence.shape:
             raise ValueError(f"confidence {confidence.shape} and correct {correct.shape} must be vectors of one length")

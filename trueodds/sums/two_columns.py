@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.errors import ConfigError, unknown
-from trueodds.sums.inputs import as_array, both_classes, without_tensors
+from trueodds.sums.frames import check_columns, check_has_order, check_index
+from trueodds.sums.inputs import as_array, both_classes, without_objects, without_tensors
 
 
 def as_labelled_columns(
@@ -19,9 +20,12 @@ def as_labelled_columns(
     Everything else is returned as it is, so N x C with indices is neither copied nor checked here.
 
     Raises:
-        ConfigError: A label is not a class, or the number of names differs from the number of columns.
+        ConfigError: A label is not a class, or the number of names differs from the number of columns. Or a data frame
+            has the columns or the index of the labels in another order.
         ValueError: p(positive) or the labels are not numbers or names, or have missing values.
     """
+    check_index(probabilities=probabilities, labels=labels)
+    check_columns(probabilities, labels, classes)
     p_NC = as_columns(probabilities)
     if classes is None:
         return p_NC, labels
@@ -38,16 +42,26 @@ def label_indices(labels: npt.ArrayLike, classes: Sequence[object], columns: int
     """Return the position of each label among the classes, which name the columns.
 
     Raises:
-        ConfigError: A label is not one of the classes, or the number of names differs from the number of columns.
+        ConfigError: A label is not one of the classes, a class is named twice, the number of names differs from the
+            number of columns, or the names have no order, as those of a set.
     """
+    check_has_order(classes)
     if len(classes) != columns:
         raise ConfigError(
             f"classes has {len(classes)} names for {columns} columns; give one name for each column, in order"
         )
     place = {name: k for k, name in enumerate(classes)}
+    if len(place) < columns:
+        twice = next(name for k, name in enumerate(classes) if place[name] != k)
+        raise ConfigError(f"classes has the name {twice!r} twice; give each column a name of its own")
     names = as_array(labels, "labels").tolist()
     for name in names:
         if name not in place:
+            if alike := [one for one in classes if str(one) == str(name)]:
+                raise ConfigError(
+                    f"the label {name!r} is of the type {type(name).__name__}, and the class {alike[0]!r} of the type"
+                    f" {type(alike[0]).__name__}; give both as one type, such as classes=[str(one) for one in classes]"
+                )
             raise unknown("label", name, map(str, classes))
     return [place[name] for name in names]
 
@@ -56,4 +70,5 @@ def is_vector(values: object) -> bool:
     """Return whether these are values of shape (N,), not empty. A list of rows is not converted to learn it."""
     if isinstance(values, list | tuple):
         return len(values) > 0 and np.ndim(without_tensors(values[0])) == 0
-    return np.ndim(without_tensors(values)) == 1 and np.size(without_tensors(values)) > 0
+    array = np.asarray(without_tensors(values))
+    return array.size > 0 and without_objects(array).ndim == 1  # a column of lists has one axis, and its rows another

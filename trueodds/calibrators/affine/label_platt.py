@@ -16,8 +16,9 @@ from trueodds.calibrators.affine.label_slopes import slope_intervals
 from trueodds.calibrators.base import FitError, frozen_array
 from trueodds.calibrators.checks import check_number
 from trueodds.files import write_json
+from trueodds.sums.frames import check_index, check_order
 from trueodds.sums.inputs import Array
-from trueodds.sums.label_matrix import check_label_logits, check_label_matrix, check_order, label_names
+from trueodds.sums.label_matrix import check_label_logits, check_label_matrix, label_names
 
 FOLDS = 5
 FAR, FAR_SPREADS = 10.0, 5.0
@@ -115,6 +116,7 @@ class MultilabelPlatt:
             ConfigError: The names do not fit the columns, or data frames have them in different orders.
             FitError: All known truths are equal.
         """
+        check_index(logits=logits, labels=labels)
         check_order(logits=logits, labels=labels, classes=None if classes is None else tuple(classes))
         z_NL = check_label_logits(logits)
         truth_NL = check_label_matrix(labels, (z_NL.shape[0], z_NL.shape[1]))

@@ -21,6 +21,7 @@ from trueodds.calibrators.conformal.settings import SetSettings
 from trueodds.errors import ConfigError
 from trueodds.logits import Logits
 from trueodds.processes.choices import SET_LEVEL, SetMethod
+from trueodds.sums.frames import check_columns, check_index
 from trueodds.sums.inputs import Array, check_labels, check_level, check_probabilities
 
 PENALTIES = (0.001, 0.01, 0.1, 0.2, 0.5)
@@ -83,7 +84,8 @@ def fit(
         The sorted scores. `at(level)` gives the rule of a level.
 
     Raises:
-        ConfigError: The method is unknown.
+        ConfigError: The method is unknown, or a data frame has numbered columns or an index in another order than the
+            labels.
         ValueError: The rows are invalid, there are two classes for aps or raps, or too few rows for raps.
 
     References:
@@ -96,6 +98,8 @@ def fit(
         >>> sets.at(0.8).sets(p_NC[:1]), sets.at(0.9).sets(p_NC[:1])
         (array([[ True, False, False]]), array([[ True,  True, False]]))
     """
+    check_index(probabilities=probabilities_NC, labels=labels_N)
+    check_columns(probabilities_NC, labels_N)
     p_NC = check_probabilities(probabilities_NC).astype(np.float64, copy=False)
     labels = check_labels(labels_N, *p_NC.shape)
     check_method(method, p_NC.shape[1])

@@ -18,6 +18,7 @@ from trueodds.calibrators.held_out import FOLDS
 from trueodds.calibrators.selection.choosing import PLENTY, Candidate, choose
 from trueodds.calibrators.selection.folds import Folds
 from trueodds.errors import ConfigError, unknown
+from trueodds.sums.frames import check_index
 from trueodds.sums.group_names import GivenGroups, check_groups
 from trueodds.sums.inputs import Array, without_tensors
 from trueodds.sums.rounding import Given, resolution_of
@@ -308,6 +309,7 @@ def select(
         'temperature'
     """
     logits, labels = check_fit_data(logits_NC, labels_N)
+    check_index(logits=logits_NC, groups=groups)
     if len(logits) < 2:
         raise ValueError(f"logits has {len(logits)} row; cross-validation needs at least 2")
     folds = min(FOLDS, len(logits)) if folds is None else folds

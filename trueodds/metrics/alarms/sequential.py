@@ -26,6 +26,7 @@ from trueodds.metrics.alarms.anytime import AnytimeTest
 from trueodds.metrics.alarms.payoffs import Null, payoffs
 from trueodds.metrics.alarms.stored import BlockState
 from trueodds.sums.bins import cell_of
+from trueodds.sums.frames import check_index
 from trueodds.sums.inputs import Array, as_array, check_top, is_number, is_whole
 from trueodds.sums.sums import CalibrationSums
 
@@ -278,6 +279,7 @@ def blocks(confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike, size: int = BL
     """
     if not (is_whole(size) and size >= 1):
         raise ValueError(f"size is {size!r}; allowed are whole numbers of labels from 1 on, such as {BLOCK}")
+    check_index(confidence=confidence_N, correct=correct_N)
     confidence, correct = as_array(confidence_N, "confidence"), as_array(correct_N, "correct")
     if confidence.shape != correct.shape:
         raise ValueError(f"confidence {confidence.shape} and correct {correct.shape} must be vectors of one length")

@@ -12,6 +12,7 @@ import scipy
 
 from trueodds.metrics.decisions.risk import least_count, least_counts, risk_p_value
 from trueodds.metrics.intervals.binomial import binomial_interval
+from trueodds.sums.frames import check_index
 from trueodds.sums.inputs import Array, as_array, as_numbers, check_level
 
 Reason = Literal["certified", "too_few", "none"]
@@ -132,6 +133,7 @@ def threshold(
         >>> trueodds.threshold([0.99] * 58, [1] * 58).more_labels
         1
     """
+    check_index(confidence=confidence_N, correct=correct_N, cost=cost_N, groups=groups_N)
     c_N, right_N, price_N = _check(confidence_N, correct_N, cost_N, risk, confidence)
     if groups_N is None:
         return _of_group(c_N, right_N, price_N, risk, 1 - confidence, confidence)

@@ -15,7 +15,6 @@ from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.sums.bins import CELLS, EDGES
 from trueodds.sums.inputs import Array, check_level
 from trueodds.sums.sums import CalibrationSums
-from trueodds.sums.two_columns import label_indices
 
 FOLDS = 10
 """Number of folds of the rows, so that a threshold is judged by other rows than those that chose it."""
@@ -168,10 +167,8 @@ def decision_cost(
         >>> metrics.decision_cost(p, labels, metrics.Costs(miss=10, alarm=1)).cost
         0.5
     """
-    if classes is not None and labels_N is not None:
-        labels_N = label_indices(labels_N, classes, 2)
     check_level(level)
-    count_C, positive_C = counts(positive_sums(predictions, labels_N))
+    count_C, positive_C = counts(positive_sums(predictions, labels_N, classes))
     n, k = int(count_C.sum()), round(costs.threshold * CELLS)
     cost_E = _cost_of_edges(count_C, positive_C, costs)
     best = _cheapest(cost_E, k)

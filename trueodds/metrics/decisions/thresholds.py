@@ -12,6 +12,7 @@ import numpy.typing as npt
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.processes.choices import THRESHOLDS
 from trueodds.sums.bins import CELLS, EDGES
+from trueodds.sums.frames import check_columns, check_index
 from trueodds.sums.inputs import Array, as_numbers, check_level
 from trueodds.sums.positive import PositiveClass
 from trueodds.sums.sums import CalibrationSums
@@ -64,12 +65,22 @@ class Threshold:
     """Share of the negative labels with an alert (1 - specificity)."""
 
 
-def positive_sums(predictions: npt.ArrayLike | CalibrationSums, labels_N: npt.ArrayLike | None) -> CalibrationSums:
+def positive_sums(
+    predictions: npt.ArrayLike | CalibrationSums,
+    labels_N: npt.ArrayLike | None,
+    classes: Sequence[object] | None = None,
+) -> CalibrationSums:
     """Return calibration sums by p(positive), unchanged or built from p(positive) and labels of N rows.
 
     Raises:
+        ConfigError: A label is not one of the classes, or p(positive) is a column of pandas that has the name of the
+            negative class or the index of the labels in another order.
         ValueError: Lengths differ, p(positive) is outside [0, 1], labels are not 0 or 1, or there are no rows.
     """
+    if labels_N is not None:
+        check_index(predictions=predictions, labels=labels_N)
+        check_columns(predictions, labels_N, classes, "predictions")
+        labels_N = labels_N if classes is None else label_indices(labels_N, classes, 2)
     if isinstance(predictions, CalibrationSums):
         if labels_N is not None:
             raise ValueError("sums already hold their labels; pass no labels with them")
@@ -127,13 +138,11 @@ def thresholds(
         >>> [(t.threshold, t.alerts) for t in metrics.thresholds([0.9, 0.8, 0.4, 0.2], [1, 0, 1, 0], at=[0.3, 0.5])]
         [(0.3, 3), (0.5, 2)]
     """
-    if classes is not None and labels_N is not None:
-        labels_N = label_indices(labels_N, classes, 2)
     check_level(level)
     bad = [t for t in at if not 0 <= t <= 1]
     if bad:
         raise ValueError(f"threshold {bad[0]!r}; allowed is [0, 1]")
-    count_C, positive_C = counts(positive_sums(predictions, labels_N))
+    count_C, positive_C = counts(positive_sums(predictions, labels_N, classes))
     return [threshold_at(count_C, positive_C, round(t * CELLS), level) for t in at]
 
 

@@ -26,13 +26,14 @@ from trueodds.reports.verdict.headline import reading_at_one_look, reading_of_to
 from trueodds.reports.verdict.rules import CERTAIN, beside, is_within, of_positive, verdict_at_one_look
 from trueodds.reports.words import align
 from trueodds.sums.answers import AnswerSums
+from trueodds.sums.frames import check_columns, check_index
 from trueodds.sums.inputs import Array, both_classes, check_labels, check_level, without_noise, without_tensors
 from trueodds.sums.ordered import LevelSums, OrderedSums, check_level_names
 from trueodds.sums.positive import PositiveClass, PositiveSums
 from trueodds.sums.rounding import Given, Resolution, summing_to_1, with_resolution
 from trueodds.sums.rows import TopRows, top_rows
 from trueodds.sums.sums import CalibrationSums
-from trueodds.sums.two_columns import label_indices
+from trueodds.sums.two_columns import is_vector, label_indices
 from trueodds.texts import plural
 
 
@@ -238,8 +239,8 @@ def report(
         ValueError: Probabilities are outside [0, 1] or between the steps of the resolution, or rows do not sum to 1
             (they may be logits); values are masked or missing; `trueodds.metrics.ece` refuses the bins; `level` is
             outside (0, 1).
-        ConfigError: A label is not a class, or the number of names differs from the number of columns. It is a
-            ValueError.
+        ConfigError: A label is not a class, or the number of names differs from the number of columns. Or a data frame
+            has the columns of `classes` or the index of the labels in another order. It is a ValueError.
 
     Examples:
         >>> p_ham, labels = [0.9, 0.8, 0.4, 0.3], ["ham", "ham", "spam", "ham"]
@@ -260,6 +261,8 @@ def report(
             f"labels has shape {shape}; allowed is one class for each row: for independent yes/no labels pass"
             " multilabel=True, for one column a class pass labels.argmax(axis=1)"
         )
+    check_index(probabilities=probabilities, labels=labels)
+    check_columns(probabilities, labels, classes)
     p_NC, read_as = with_resolution(both_classes(probabilities), resolution)
     labels_N = labels if classes is None else label_indices(labels, classes, p_NC.shape[1])
     sums = CalibrationSums.from_probabilities(p_NC, labels_N, resolution=read_as)
@@ -277,8 +280,7 @@ def report(
     answers = AnswerSums(sums.cells[0].astype(np.int64), sums)
     certain = figures_of(sums, bins, binning, CERTAIN, False)
     verdict, of_top_label, positive = _verdict(answers, figures, certain), None, None
-    probabilities = without_tensors(probabilities)
-    if np.ndim(probabilities) == 1:
+    if is_vector(probabilities):
         by_p = PositiveClass("positive", 1).sums(p_NC, labels_N, resolution=read_as)
         counts_C = by_p.cells[0].astype(np.int64)
         of_p = PositiveSums("positive" if classes is None else str(classes[1]), AnswerSums(counts_C, by_p))

@@ -21,8 +21,9 @@ from trueodds.reports.table.multilabel_rows import MultilabelRows, figures_of_la
 from trueodds.reports.verdict.cautions import MEASURED_FROM
 from trueodds.reports.words import DASH, align, decimal, digits_of_rare, level, percent, signed_points, span
 from trueodds.sums.bins import check_bins
+from trueodds.sums.frames import check_index, check_order
 from trueodds.sums.inputs import check_level
-from trueodds.sums.label_matrix import check_label_matrix, check_label_probabilities, check_order, label_names
+from trueodds.sums.label_matrix import check_label_matrix, check_label_probabilities, label_names
 from trueodds.sums.rounding import EXACT, Given, Resolution, check_steps
 from trueodds.texts import plural, quotes
 
@@ -232,6 +233,7 @@ def multilabel_report(
         ValueError: The probabilities or labels are invalid, or the bins or the level.
         ConfigError: The names of the labels do not fit the columns, or data frames have them in different orders.
     """
+    check_index(probabilities=probabilities, labels=labels)
     check_order(probabilities=probabilities, labels=labels, classes=None if classes is None else tuple(classes))
     p_NL = check_label_probabilities(probabilities)
     rows, count = p_NL.shape

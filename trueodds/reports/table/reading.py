@@ -36,6 +36,7 @@ from trueodds.sums.inputs import (
     ROW_SUM_TOLERANCE,
     TELLING_ROWS,
     Array,
+    are_percentages,
     as_numbers,
     both_classes,
     check_logits,
@@ -170,13 +171,28 @@ def _arrays(path: Path, form: Form) -> dict[str, npt.NDArray[Any]]:
     return {form.scale or "probabilities": columns.read_npy(path), "labels": columns.read_npy(form.labels)}
 
 
+def _names_of(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -> tuple[str, ...]:
+    """Return the names of the classes: those of --classes, else those of the file. Other names rename the file's.
+
+    Raises:
+        FileError: Both have the same names in different orders.
+    """
+    own = tuple(map(str, arrays.get("class_names", ())))
+    if form.classes and own != tuple(form.classes) and sorted(own) == sorted(form.classes):
+        raise FileError(
+            f"--classes has the order {quotes(form.classes)}, and class_names of {path} has {quotes(own)}; the columns"
+            " are named by their place: leave out --classes"
+        )
+    return tuple(form.classes) or own
+
+
 def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -> Answers:
     """Build answers from arrays."""
     labels = _vector(arrays, "labels")
     predicted = _vector(arrays, "predicted")
     rows = next((len(arrays[name]) for name in ("probabilities", "logits", "confidence") if name in arrays), 0)
     groups = _groups({name: arrays.get(array) for name, array in _COLUMNS.items()}, rows, path)
-    classes = form.classes or tuple(map(str, arrays.get("class_names", ())))
+    classes = _names_of(path, arrays, form)
     propensities = _vector(arrays, "propensity")
     if propensities is not None and len(propensities) != rows:
         raise FileError(f"{path}: propensity has {plural(len(propensities), 'row')} for {rows:,} answers")
@@ -596,6 +612,8 @@ def _no_column(path: Path | str, name: str, header: Sequence[str], option: str) 
 
 def _cure(message: str) -> str:
     """Reword an error for users of the command line."""
+    if message.startswith("logits holds percentages"):
+        return f"{message.partition('. Pass')[0]}; divide them by 100, and leave out --logits"
     if message.startswith("logits holds probabilities"):
         return f"{message.partition('. Pass')[0]}; give --probabilities"
     if "sums to" in message or "If these are logits" in message:
@@ -618,6 +636,11 @@ def _class_values(path: Path, columns: Mapping[str, Array], scale: str, step: fl
             row = int(sound_N.argmin())
             problem = "is empty (or NaN)" if np.isnan(column_N[row]) else f"holds {column_N[row]:g}"
             allowed = "[0, 1]" if scale == "probabilities" else "finite numbers"
+            if scale == "probabilities" and are_percentages(np.stack([*columns.values()], axis=1)):
+                raise FileError(
+                    f"{path}, row {row + FIRST}: column {name!r} {problem}; allowed is [0, 1] in every row. The columns"
+                    f" {quotes(names)} sum to 100 in every row: divide them by 100"
+                )
             raise FileError(
                 f"{path}, row {row + FIRST}: column {name!r} {problem}; allowed is {allowed} in every row."
                 f" {_naming([other for other in names if other != name], scale, name)}"

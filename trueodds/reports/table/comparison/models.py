@@ -20,7 +20,8 @@ from trueodds.reports.table.comparison.difference import ComparedDifference
 from trueodds.reports.table.evaluation import CalibrationReport
 from trueodds.reports.words import align, decimal, percent
 from trueodds.sums.bins import check_bins
-from trueodds.sums.inputs import Array, as_matrix, both_classes, check_labels, check_level, without_tensors
+from trueodds.sums.frames import check_columns, check_index, check_order
+from trueodds.sums.inputs import Array, as_array, as_matrix, both_classes, check_labels, check_level, without_objects
 from trueodds.sums.rounding import Given, Resolution, checked_rows, resolution_of, summing_to_1
 from trueodds.sums.sums import CalibrationSums
 from trueodds.sums.two_columns import label_indices
@@ -204,7 +205,12 @@ def compare(
         allowed = "give {'a': p_NC, 'b': q_NC} and the labels, or reports of trueodds.report: [one, other]"
         raise ConfigError(f"{given}; {allowed}")
     nets: dict[str, list[ModelRows]] = {}
-    arrays = {name: np.asarray(without_tensors(values)) for name, values in models.items()}
+    frames: dict[str, Any] = {str(name): values for name, values in models.items()}
+    check_index(**frames | {"labels": labels})
+    check_order(**frames)
+    for name, values in frames.items():
+        check_columns(values, labels, classes, name)
+    arrays = {name: without_objects(as_array(values, name)) for name, values in frames.items()}
     _check_columns(arrays)
     notes = list[str]()
     for name, array in arrays.items():
