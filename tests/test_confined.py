@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT
-from tests.test_processes import ended
+from tests.service.hooks import has_ended, until
 from trueodds.processes.confined import Readers
 from trueodds.processes.pieces import ConfinedError
 
@@ -71,7 +71,8 @@ def test_time_is_up() -> None:
         began = pid(readers)
         with pytest.raises(ConfinedError, match=r"more than 0\.2 s") as caught:
             list(readers.read(b"loop"))
-        assert caught.value.code == "time" and ended(began) and pid(readers) != began
+        until(lambda: has_ended(began))
+        assert caught.value.code == "time" and pid(readers) != began
         pieces = readers.read(bytes(2**20), times=4)
         next(pieces)
         time.sleep(0.3)  # the caller's time is not the reader's
@@ -90,7 +91,8 @@ def test_a_body_that_is_given_up_ends_its_process(readers: Readers) -> None:
     pieces = readers.read(bytes(2**20), times=100)
     began = next(pieces).head
     pieces.close()
-    assert ended(began) and pid(readers) != began
+    until(lambda: has_ended(began))
+    assert pid(readers) != began
 
 
 def test_who_waits_is_not_hurt_by_who_kills(readers: Readers) -> None:
@@ -117,7 +119,8 @@ def test_closed_readers_read_nothing_and_leave_no_process() -> None:
     readers = Readers(FUNCTION, seconds=2.0, memory=2**28)
     began = pid(readers)
     readers.close()
-    assert ended(began) and not readers.pids
+    until(lambda: has_ended(began))
+    assert not readers.pids
     with pytest.raises(ConfinedError, match="closed") as caught:
         list(readers.read(b"x"))
     assert caught.value.code == "start"
@@ -134,7 +137,7 @@ def test_it_ends_with_a_parent_that_is_killed() -> None:
     reader = int(parent.stdout.readline())
     parent.kill()
     parent.communicate()
-    assert ended(reader)
+    until(lambda: has_ended(reader))
 
 
 def test_a_function_that_cannot_be_imported() -> None:
