@@ -11,7 +11,7 @@ import numpy.typing as npt
 from trueodds.metrics.labelling.weighted_share import (
     ByWeight,
     by_weight,
-    stacked,
+    stack,
     weight_steps,
     weighted_shares,
 )
@@ -150,7 +150,7 @@ def _rates(
         unequal_C = np.bincount(human_L[unequal_L], minlength=classes)[start : start + size]
         all_C = unequal_L.sum()
         equal = np.concatenate(([all_C == 0], unequal_C == 0, unequal_C == all_C))
-        shares = weighted_shares(stacked(agreeing, right, spared), stacked(others, missed, false), equal, level)
+        shares = weighted_shares(stack(agreeing, right, spared), stack(others, missed, false), equal, level)
         found = [
             JudgeRate(None if value != value else value, lower, upper)
             for value, lower, upper in zip(*(limit_C.tolist() for limit_C in shares), strict=True)

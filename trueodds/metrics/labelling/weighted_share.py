@@ -110,8 +110,8 @@ def by_weight(
     return ByWeight(count.reshape(shape), total.astype(np.float64).reshape(shape))
 
 
-def stacked(*parts: ByWeight) -> ByWeight:
-    """Return the shares of several, which have the same steps, one after another."""
+def stack(*parts: ByWeight) -> ByWeight:
+    """Return the shares of all parts, which have the same steps, one after another."""
     return ByWeight(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
@@ -138,7 +138,7 @@ def weighted_shares(
     upper_C = np.where(misses_C > 0, scipy.special.betaincinv(hits_C + 1, np.maximum(misses_C, 1), 1 - q), 1.0)
     upper_at, lower_at = (np.flatnonzero(~equal_C & (side_C > 0)) for side_C in (misses_C, hits_C))
     if len(upper_at) + len(lower_at):  # a lower limit is that of the misses: one search for both
-        one, other = (stacked(a.take(upper_at), b.take(lower_at)) for a, b in ((hits, misses), (misses, hits)))
+        one, other = (stack(a.take(upper_at), b.take(lower_at)) for a, b in ((hits, misses), (misses, hits)))
         found = _uppers(one, other, q)
         upper_C[upper_at], lower_C[lower_at] = found[: len(upper_at)], 1 - found[len(upper_at) :]
     lower_C[~equal_C & (hits_C == 0)], upper_C[~equal_C & (misses_C == 0)] = 0.0, 1.0
