@@ -214,7 +214,13 @@ def test_an_imported_model_is_shifted_too(workspace: Path) -> None:
 @pytest.mark.full
 def test_cifar100_by_every_corruption(workspace: Path, development_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRUEODDS_DATA", str(development_data))
-    settings: dict[str, Any] = {"dataset": "cifar100", "train_size": 1000, "epochs": 1, "compare": ["vector"]}
+    settings: dict[str, Any] = {
+        "dataset": "cifar100",
+        "train_size": 1000,
+        "epochs": 1,
+        "width": 4,
+        "compare": ["vector"],
+    }
     settings |= {"shift": "cifar-c", "shift_options": {"corruptions": ["all"], "rows": 100}}
     run_stages(settings, "fetch", "plan", "train", "shift", "calibrate", "evaluate")
     table = json.loads((stages.EVALUATION / "shift/shift.json").read_text())

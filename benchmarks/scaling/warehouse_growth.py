@@ -26,6 +26,7 @@ from typing import Any
 from benchmarks.record import RESULTS, circumstances, options_parser, whole_from, write
 from benchmarks.scaling import table_peers
 from benchmarks.scaling.warehouse_sums import DISK, TURNS, check_disk, compare, make_classes
+from trueodds.reports.warehouse.parquet_source import connect
 
 GROUPS = ("tag", "version", "confidence_source")
 COMPUTED = {
@@ -49,10 +50,13 @@ class Size:
 
     def make(self, folder: Path, rows: int) -> str:
         """Write the table, and return the pattern of its files."""
+        connection = connect()
         for k in range(self.files):
             path = folder / f"answers-{k}.parquet"
             share = rows // self.files + (k < rows % self.files)
-            make_classes(path, share, self.class_names, GROUPS[: self.groups], (k + 1) / (self.files + 1))
+            seed = (k + 1) / (self.files + 1)
+            make_classes(path, share, self.class_names, GROUPS[: self.groups], seed, connection)
+        connection.disconnect()
         return str(folder / "*.parquet")
 
     @property

@@ -53,6 +53,7 @@ def make_classes(
     classes: Sequence[str] = CLASSES,
     groups: Sequence[str] = ("tag",),
     seed: float = 0.5,
+    connection: Any = None,
 ) -> None:
     """Write answers with a time, some of them sure, a fifth without a label.
 
@@ -62,6 +63,7 @@ def make_classes(
         classes: Names of the classes, two or more.
         groups: Columns of 20 values each.
         seed: Seed of the engine's random numbers, in [-1, 1].
+        connection: The engine, for many files. None: one is opened and closed.
     """
     raw = ", ".join(f"pow(-ln(random()), 3) AS {name}" for name in classes)
     total = " + ".join(classes)
@@ -78,6 +80,7 @@ def make_classes(
         FROM (SELECT *, {total} AS s, random() AS u, random() AS v{drawn}, random() AS x
         FROM (SELECT {raw} FROM range({rows})))""",
         seed,
+        connection,
     )
 
 
@@ -86,13 +89,14 @@ def make_confidences(path: Path, rows: int) -> None:
     _write(path, f"SELECT c AS confidence, random() < c AS correct FROM (SELECT random() AS c FROM range({rows}))")
 
 
-def _write(path: Path, query: str, seed: float = 0.5) -> None:
-    connection = connect()
+def _write(path: Path, query: str, seed: float = 0.5, given: Any = None) -> None:
+    connection = connect() if given is None else given
     connection.raw_sql("SET enable_progress_bar = false")
     connection.raw_sql(f"SELECT setseed({seed})")
     part = path.with_suffix(".part")  # a table that is cut off has another name
     connection.raw_sql(f"COPY ({query}) TO '{part}' (FORMAT parquet)")
-    connection.disconnect()
+    if given is None:
+        connection.disconnect()
     part.rename(path)
 
 

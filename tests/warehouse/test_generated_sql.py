@@ -23,10 +23,10 @@ from tests.warehouse.test_equality import assert_equal, read
 from trueodds import cli
 from trueodds.errors import UserError
 from trueodds.reports.table.reading import Form
-from trueodds.reports.table.stored_sums import Window, merge
+from trueodds.reports.table.stored_sums import Partition, Window, merge
 from trueodds.reports.table.table_report import sums_of
 from trueodds.reports.warehouse.expression import sums_expression
-from trueodds.reports.warehouse.partitions import sums_of_partition
+from trueodds.reports.warehouse.partitions import PartitionedTable, sums_of_partition
 from trueodds.reports.warehouse.plan import Expression, ReadingPlan
 from trueodds.reports.warehouse.planning import plan_of, time_column
 from trueodds.reports.warehouse.summing import sums_by_plan
@@ -97,11 +97,21 @@ def test_the_sql_makes_the_sums_of_python(name: str, dialect: str, tmp_path: Pat
     assert_equal(found.total, sums_of(read(TABLES[name], tmp_path, Form())))
 
 
+WINDOW = Window.of_day((START + DAY) * 1000)
+
+
+@pytest.fixture(scope="module")
+def of_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[PartitionedTable, Partition]:
+    """A table in files, and its sums of a day."""
+    table = make(tmp_path_factory.mktemp("table"), "confidence", rows=120)
+    return table, sums_of_partition(table, WINDOW)
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_sums_by_day_in_the_sql_are_those_of_files(
-    dialect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dialect: str, of_files: tuple[PartitionedTable, Partition], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = make(tmp_path, "confidence", rows=120)
+    table, expected = of_files
     stand_in = source_of("outcomes", dialect)
     connection = stand_in.table.get_backend()
     for name, pattern in {"days": table.answers, "late": str(table.labels)}.items():
@@ -111,11 +121,9 @@ def test_sums_by_day_in_the_sql_are_those_of_files(
         assert address == f"{dialect}://host/database"
         return TableSource(name, connection.table(name), dialect, execute=stand_in.execute)
 
-    window = Window.of_day((START + DAY) * 1000)
-    expected = sums_of_partition(table, window)
     monkeypatch.setattr("trueodds.reports.warehouse.parquet_source.open_table", open_table)
     found = sums_of_partition(
-        replace(table, answers="days", labels="late", engine=f"{dialect}://host/database"), window
+        replace(table, answers="days", labels="late", engine=f"{dialect}://host/database"), WINDOW
     )
     assert found.rows == expected.rows and found.rows.corrections > 0 and found.rows.labels > found.rows.corrections
     mine, theirs = (merge([one.groups]) for one in (found, expected))

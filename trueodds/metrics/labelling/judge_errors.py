@@ -11,8 +11,8 @@ import numpy.typing as npt
 from trueodds.metrics.labelling.weighted_share import (
     ByWeight,
     by_weight,
+    stack,
     weight_steps,
-    weighted_share,
     weighted_shares,
 )
 from trueodds.sums.inputs import Array, as_numbers, check_level
@@ -113,24 +113,26 @@ def judge_errors(
         raise ValueError("smallest_propensity is given without propensity_L; give both, or none for a plain sample")
     confusion_CC = np.zeros((count, count), np.int64)
     np.add.at(confusion_CC, (human, judge), 1)
-    sensitivity_C, specificity_C = _rates(human, judge, weight, count, level)
-    return JudgeErrors(
-        confusion_CC, JudgeRate(*weighted_share(human == judge, weight, level)), sensitivity_C, specificity_C
-    )
+    return JudgeErrors(confusion_CC, *_rates(human, judge, weight, count, level))
 
 
 def _rates(
     human_L: npt.NDArray[np.intp], judge_L: npt.NDArray[np.intp], weight_L: Array, classes: int, level: float
-) -> tuple[tuple[JudgeRate, ...], tuple[JudgeRate, ...]]:
-    """Compute sensitivity and specificity of all classes.
+) -> tuple[JudgeRate, tuple[JudgeRate, ...], tuple[JudgeRate, ...]]:
+    """Compute the agreement, and sensitivity and specificity of all classes.
+
+    Limits of many shares take hardly more time than those of one.
 
     A row is about the sensitivity of one class and about the specificity of all others. Rows of the others are
     therefore the sums of all rows, without those of the class and those that the judge calls it.
     """
     code_L, steps = weight_steps(weight_L)
     is_right_L, unequal_L = human_L == judge_L, weight_L != 1
-    whole = by_weight(np.zeros(len(human_L), np.intp), code_L, weight_L, 1, steps)
-    rates = list[JudgeRate](), list[JudgeRate]()
+    one_L = np.zeros(len(human_L), np.intp)
+    whole, agreeing, others = (
+        by_weight(one_L[at], code_L[at], weight_L[at], 1, steps) for at in (slice(None), is_right_L, ~is_right_L)
+    )
+    rates = list[JudgeRate](), list[JudgeRate](), list[JudgeRate]()
     block = max(1, MOST_CELLS // steps)
     for start in range(0, classes, block):
         size = min(block, classes - start)
@@ -146,16 +148,16 @@ def _rates(
         sum_CW = whole.sum_CW - right.sum_CW - missed.sum_CW - false.sum_CW
         spared = ByWeight(spared_CW, np.where(spared_CW > 0, sum_CW, 0.0))
         unequal_C = np.bincount(human_L[unequal_L], minlength=classes)[start : start + size]
-        for hits, misses, equal_C, found in (
-            (right, missed, unequal_C == 0, rates[0]),
-            (spared, false, unequal_C == unequal_L.sum(), rates[1]),
-        ):
-            shares = weighted_shares(hits, misses, equal_C, level)
-            found += [
-                JudgeRate(None if value != value else value, lower, upper)
-                for value, lower, upper in zip(*(limit_C.tolist() for limit_C in shares), strict=True)
-            ]
-    return tuple(rates[0]), tuple(rates[1])
+        all_C = unequal_L.sum()
+        equal = np.concatenate(([all_C == 0], unequal_C == 0, unequal_C == all_C))
+        shares = weighted_shares(stack(agreeing, right, spared), stack(others, missed, false), equal, level)
+        found = [
+            JudgeRate(None if value != value else value, lower, upper)
+            for value, lower, upper in zip(*(limit_C.tolist() for limit_C in shares), strict=True)
+        ]
+        for kind, part in zip(rates, (found[:1], found[1 : size + 1], found[size + 1 :]), strict=True):
+            kind += part
+    return rates[0][0], tuple(rates[1]), tuple(rates[2])
 
 
 def _smallest(value: float | None, of_labels: float) -> float:

@@ -110,6 +110,11 @@ def by_weight(
     return ByWeight(count.reshape(shape), total.astype(np.float64).reshape(shape))
 
 
+def stack(*parts: ByWeight) -> ByWeight:
+    """Return the shares of all parts, which have the same steps, one after another."""
+    return ByWeight(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
 def weighted_shares(
     hits: ByWeight, misses: ByWeight, equal_C: npt.NDArray[np.bool_], level: float
 ) -> tuple[Array, Array, Array]:
@@ -131,11 +136,11 @@ def weighted_shares(
     value_C[(misses_C == 0) & (hits_C > 0)] = 1.0
     lower_C = np.where(hits_C > 0, scipy.special.betaincinv(np.maximum(hits_C, 1), misses_C + 1, q), 0.0)
     upper_C = np.where(misses_C > 0, scipy.special.betaincinv(hits_C + 1, np.maximum(misses_C, 1), 1 - q), 1.0)
-    for one, other, limit_C, sign in ((hits, misses, upper_C, 1), (misses, hits, lower_C, -1)):
-        at_C = np.flatnonzero(~equal_C & (other.count_CW > 0).any(axis=1))
-        if len(at_C):
-            found_C = _uppers(one.take(at_C), other.take(at_C), q)
-            limit_C[at_C] = found_C if sign == 1 else 1 - found_C
+    upper_at, lower_at = (np.flatnonzero(~equal_C & (side_C > 0)) for side_C in (misses_C, hits_C))
+    if len(upper_at) + len(lower_at):  # a lower limit is that of the misses: one search for both
+        one, other = (stack(a.take(upper_at), b.take(lower_at)) for a, b in ((hits, misses), (misses, hits)))
+        found = _uppers(one, other, q)
+        upper_C[upper_at], lower_C[lower_at] = found[: len(upper_at)], 1 - found[len(upper_at) :]
     lower_C[~equal_C & (hits_C == 0)], upper_C[~equal_C & (misses_C == 0)] = 0.0, 1.0
     return value_C, lower_C, upper_C
 

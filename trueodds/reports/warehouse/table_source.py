@@ -138,10 +138,13 @@ def _check_state(name: str, state: Callable[[], object], first_state: object) ->
 
 
 def _execute(expression: Expression) -> Any:
-    if expression.get_backend().name != EMBEDDED:
+    connection = expression.get_backend()
+    if connection.name != EMBEDDED:
         return expression.to_pyarrow()
     with _keeping_selects():
-        return expression.to_pyarrow()
+        text = connection.compile(expression)
+    # to_pyarrow() would first search the expression for tables in memory and for geometries, of which it has none.
+    return connection.con.sql(text).to_arrow_table().cast(expression.schema().to_pyarrow())
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import add
 from typing import Any
 
@@ -24,7 +24,13 @@ _LARGEST = 2**63 - 1
 
 def number(value: float) -> Expression:
     """Return a constant in double precision. As text it is exact in every engine, which a decimal literal is not."""
-    return ibis.literal(repr(float(value))).cast("float64")
+    return _constant(repr(float(value)))
+
+
+@lru_cache(1_000)
+def _constant(text: str) -> Expression:
+    """Return a constant, once for all places: Ibis compares equal objects part by part, and the same ones at once."""
+    return ibis.literal(text).cast("float64")
 
 
 def where(condition: Expression, yes: Expression, no: Expression) -> Expression:
