@@ -142,6 +142,51 @@ def read(path: Path, numbers: Sequence[str], texts: Sequence[str], moments: Sequ
     return Columns(values, as_texts, read)
 
 
+def lists(path: Path) -> list[str]:
+    """Return the names of the columns of a Parquet file that hold a list of numbers in each row; none for CSV.
+
+    Raises:
+        FileError: The file is not Parquet.
+        MissingExtraError: pyarrow is not installed.
+    """
+    if path.suffix == ".csv":
+        return []
+    from pyarrow import types
+
+    def holds_numbers(kind: Any) -> bool:
+        is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+        return bool(is_list and (types.is_floating(kind.value_type) or types.is_integer(kind.value_type)))
+
+    return [field.name for field in _parquet(path).schema_arrow if holds_numbers(field.type)]
+
+
+def read_lists(path: Path, name: str) -> Array:
+    """Read a column of lists of numbers from a Parquet file, as one row of the array for each list.
+
+    Raises:
+        NumberError: A list is missing, lacks a number, or has another length than the first one.
+    """
+    import pyarrow as pa
+    from pyarrow import compute
+
+    column = _parquet(path).read(columns=[name])[name]
+    size_N = np.asarray(compute.list_value_length(column).fill_null(-1))
+    if not len(size_N):
+        return np.zeros((0, 0))
+    size = int(size_N[0])
+    if (wrong_N := np.flatnonzero((size_N != size) | (size_N < 1))).size:
+        row = int(wrong_N[0])
+        held = "no list" if size_N[row] < 0 else plural(int(size_N[row]), "number")
+        expected = "a list of numbers" if row == 0 else plural(size, "number")
+        problem = f"{path}, row {row + FIRST:,}, column {name!r} holds {held}"
+        raise NumberError(f"{problem}; expected {expected}, one for each class, in every row", name)
+    flat = compute.list_flatten(column).cast(pa.float64())
+    if flat.null_count:
+        row = int(np.flatnonzero(np.asarray(flat.is_null()))[0]) // size
+        raise NumberError(f"{path}, row {row + FIRST:,}, column {name!r} lacks a number; expected {size:,}", name)
+    return np.asarray(flat).reshape(-1, size)
+
+
 def read_npy(path: Path) -> npt.NDArray[Any]:
     """Read the array of an .npy file.
 

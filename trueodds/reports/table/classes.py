@@ -70,8 +70,14 @@ def numeric_names(source: str, labels: Texts, count: int, first: int | None = No
     Numbers count from `first`. If `first` is None, they count from 0, provided that the labels show it.
 
     Raises:
-        FileError: The labels may count from 0 or from 1.
+        FileError: The labels may count from 0 or from 1, or a label is a name.
     """
+    names = [value for value in label_values(labels) if not is_whole_number(value)]
+    if names and not (count == len(_SIGNS) and {name.lower() for name in names} <= {"true", "false"}):
+        raise FileError(
+            f"{source} does not name its {count:,} classes, and the label {short(names[0])} is a name; give the names"
+            " in the order of the numbers: --classes a,b,c"
+        )
     if count == len(_SIGNS) and _are_signs(label_values(labels)):
         return tuple(_SIGNS)
     if first is None:

@@ -263,13 +263,16 @@ def _of_columns(path: Path, form: Form) -> Answers:
         form = replace(form, needs_labels=False)
     if form.sets is not None and "set" not in header:
         raise _no_sets(path, "column 'set'", header)
-    by_confidence, of_classes, absent = choose_columns(path, header, form)
+    list_column = _list_of_classes(path, header, form)
+    if list_column is not None:
+        form = _form_of_list(list_column, form)
+    by_confidence, of_classes, absent = choose_columns(path, header, form, list_column)
     chances = tuple(name for name in ("propensity", "audit") if by_confidence or name not in of_classes)
     known = (form.label, "predicted", "correct", "question", "tag", "version", "confidence_source", *chances)
     own = form.judge, "set" if form.sets else None
     texts = [name for name in dict.fromkeys((*known, *own)) if name in header]
     times = [name for name in ("time",) if name in header]
-    table = _read(path, ("confidence",) if by_confidence else of_classes, texts, times)
+    table = _read(path, ("confidence",) if by_confidence else of_classes, texts, times, list_column)
     table.texts.update(joined)
     moments = table.times.get("time")
     note = "" if moments is None else time_note("time", moments.unit)
@@ -307,13 +310,17 @@ def _of_columns(path: Path, form: Form) -> Answers:
     assert labels is not None
     scale = form.scale or "probabilities"
     numbers = {name: table.numbers[name] for name in of_classes}
-    values_NC, classes, note = of_class_columns(path, numbers, labels, form, is_absent=bool(absent))
+    if list_column is not None:
+        numbers = _by_class(path, list_column, numbers[list_column], labels, form)
+    values_NC, classes, note = of_class_columns(
+        path, numbers, labels, form, is_absent=bool(absent), list_column=list_column
+    )
     answers = of_probabilities(
         path.name,
         softmax(check_logits(values_NC, rows=TELLING_ROWS)) if scale == "logits" else both_classes(values_NC),
         labels,
         classes,
-        ordered=bool(form.classes),
+        ordered=bool(form.classes) or list_column is not None,
         predicted=predicted,
         groups=groups,
         note=note,
@@ -360,7 +367,13 @@ class ClassColumns(NamedTuple):
 
 
 def of_class_columns(
-    path: Path, numbers: Mapping[str, Array], labels: Texts, form: Form, *, is_absent: bool
+    path: Path,
+    numbers: Mapping[str, Array],
+    labels: Texts,
+    form: Form,
+    *,
+    is_absent: bool,
+    list_column: str | None = None,
 ) -> ClassColumns:
     """Check the columns of the classes, and name the classes.
 
@@ -370,6 +383,7 @@ def of_class_columns(
         labels: True classes.
         form: Facts about the table.
         is_absent: `form.classes` names both classes of a single column.
+        list_column: The column whose lists hold the numbers.
 
     Raises:
         FileError: A number cannot be used, rows do not sum to 1, or the class of a single column is not known.
@@ -378,7 +392,7 @@ def of_class_columns(
     if scale == "logits":
         _check_scale(form)
     step = form.resolution.step if form.resolution else None
-    values_NC = _class_values(path, numbers, scale, step)
+    values_NC = _class_values(path, numbers, scale, step, list_column)
     if len(of_classes) == 1 and scale == "logits":
         raise _one_of_logits(path, f"column {of_classes[0]!r}")
     if len(of_classes) == 1:
@@ -401,14 +415,79 @@ def read_class_columns(path: Path, form: Form, *, apart: Sequence[str] = ()) -> 
     if similar := alike((form.label, *form.classes), header):
         label, *renamed = (similar.get(name, name) for name in (form.label, *form.classes))
         form = replace(form, label=label, classes=tuple(renamed))
-    _, of_classes, absent = choose_columns(path, [name for name in header if name not in apart], form)
-    table = _read(path, of_classes, [form.label], [])
+    header = [name for name in header if name not in apart]
+    list_column = _list_of_classes(path, header, form)
+    if list_column is not None:
+        form = _form_of_list(list_column, form)
+    _, of_classes, absent = choose_columns(path, header, form, list_column)
+    table = _read(path, of_classes, [form.label], [], list_column)
     labels = table.texts[form.label]
-    return of_class_columns(path, table.numbers, labels, form, is_absent=bool(absent)), labels
+    numbers = (
+        table.numbers if list_column is None else _by_class(path, list_column, table.numbers[list_column], labels, form)
+    )
+    return of_class_columns(path, numbers, labels, form, is_absent=bool(absent), list_column=list_column), labels
 
 
-def _read(path: Path, numbers: Sequence[str], texts: Sequence[str], times: Sequence[str]) -> columns.Columns:
-    """Read the columns of a table. A column of text that is taken for a class gets an error with the option for it."""
+def _list_of_classes(path: Path, header: Sequence[str], form: Form) -> str | None:
+    """Return the column with a list of numbers, one for each class; None if each class has a column of its own.
+
+    It is the list that --classes names alone, else that called probabilities or logits, else the only column that may
+    hold classes. Answers with a confidence and without a label are read by their confidence.
+
+    Raises:
+        FileError: There are lists of both, or only of the scale that was not asked for.
+    """
+    if form.label not in header and "confidence" in header and not form.scale:
+        return None
+    taken = (form.label, form.judge, *NOT_CLASSES)
+    found = [name for name in columns.lists(path) if name in header and name not in taken]
+    if len(form.classes) == 1 and form.classes[0] in found:
+        return form.classes[0]
+    if not found or any(name in header for name in form.classes):
+        return None
+    scales = [name for name in ("probabilities", "logits") if name in found]
+    if len(scales) > 1 and not form.scale:
+        raise FileError(f"{path} holds lists of probabilities and of logits; choose one: --probabilities or --logits")
+    if scales and form.scale not in (None, *scales):
+        raise FileError(f"{path} holds lists of {scales[0]}, not of {form.scale}; give --{scales[0]}")
+    if scales:
+        return form.scale or scales[0]
+    return found[0] if found == [name for name in header if name not in taken] else None
+
+
+def _form_of_list(name: str, form: Form) -> Form:
+    """Return the form of a table whose column `name` holds lists, with the scale that its name says."""
+    classes = () if form.classes == (name,) else form.classes
+    return replace(form, classes=classes, scale="logits" if name == "logits" else form.scale or "probabilities")
+
+
+def _by_class(path: Path, name: str, values_NC: Array, labels: Texts, form: Form) -> dict[str, Array]:
+    """Return a column for each class of a column of lists. Without names, classes have the numbers of their places."""
+    if not len(values_NC):
+        values_NC = np.zeros((0, len(form.classes) or 2))
+    size = values_NC.shape[1]
+    if size == 1:
+        return {name: values_NC[:, 0]}
+    if form.classes and not len({*form.classes}) == len(form.classes) == size:
+        raise FileError(
+            f"{path}: the column {name!r} holds {size:,} numbers in each row, and --classes has"
+            f" {quotes(form.classes)}; give each number the name of its class, in their order"
+        )
+    names = form.classes or numeric_names(path.name, labels, size, form.first_label)
+    return dict(zip(names, values_NC.T, strict=True))
+
+
+def _read(
+    path: Path, numbers: Sequence[str], texts: Sequence[str], times: Sequence[str], list_column: str | None = None
+) -> columns.Columns:
+    """Read the columns of a table. A column of text that is taken for a class gets an error with the option for it.
+
+    The numbers of the column `list_column` have a row for each answer and a column for each class.
+    """
+    if list_column is not None:
+        return replace(
+            columns.read(path, (), texts, times), numbers={list_column: columns.read_lists(path, list_column)}
+        )
     try:
         return columns.read(path, numbers, texts, times)
     except columns.NumberError as error:
@@ -418,7 +497,7 @@ def _read(path: Path, numbers: Sequence[str], texts: Sequence[str], times: Seque
         texts_of = columns.read(path, (), others).texts
         others = [name for name, cells in texts_of.items() if all(is_number(value) for value in cells.values if value)]
         cure = _naming(others, "logits", error.column)
-        raise FileError(f"{error}. {cure}{' --positive CLASS' * (len(others) == 1)}") from None
+        raise FileError(f"{error}{cure}{' --positive CLASS' * (len(others) == 1)}") from None
 
 
 def _no_sets(path: Path, what: str, available: Sequence[str]) -> FileError:
@@ -445,12 +524,16 @@ class Chosen(NamedTuple):
     """Names of classes that are not columns, because one column holds the probability of one of two classes."""
 
 
-def choose_columns(path: Path | str, header: Sequence[str], form: Form) -> Chosen:
-    """Choose the columns that hold the numbers.
+def choose_columns(path: Path | str, header: Sequence[str], form: Form, list_column: str | None = None) -> Chosen:
+    """Choose the columns that hold the numbers. `list_column` is a column that holds those of all classes.
 
     Raises:
         FileError: A column is missing. The message lists those that are there.
     """
+    if list_column is not None:
+        if form.needs_labels and form.label not in header:
+            raise _no_column(path, form.label, header, "--label")
+        return Chosen(False, (list_column,), [])
     others = tuple(name for name in header if name not in (form.label, form.judge, *NOT_CLASSES))
     absent = [name for name in form.classes if name not in header]
     by_confidence = "confidence" in header and not form.scale and len(absent) == len(form.classes)
@@ -622,12 +705,16 @@ def _cure(message: str) -> str:
     return message
 
 
-def _class_values(path: Path, columns: Mapping[str, Array], scale: str, step: float | None) -> Array:
+def _class_values(
+    path: Path, columns: Mapping[str, Array], scale: str, step: float | None, list_column: str | None = None
+) -> Array:
     """Return the columns of the classes side by side, checked.
 
     All values must be finite. Probabilities must be in [0, 1], and the rows of several columns must sum to 1.
+    `list_column` is the column whose lists hold them.
     """
     names = [*columns]
+    what = f"the columns {quotes(names)}" if list_column is None else f"the lists of the column {list_column!r}"
     for name, column_N in columns.items():
         sound_N = np.isfinite(column_N)
         if scale == "probabilities":
@@ -636,24 +723,27 @@ def _class_values(path: Path, columns: Mapping[str, Array], scale: str, step: fl
             row = int(sound_N.argmin())
             problem = "is empty (or NaN)" if np.isnan(column_N[row]) else f"holds {column_N[row]:g}"
             allowed = "[0, 1]" if scale == "probabilities" else "finite numbers"
+            where = (
+                f"column {name!r}"
+                if list_column is None
+                else f"number {names.index(name) + 1} of column {list_column!r}"
+            )
             if scale == "probabilities" and are_percentages(np.stack([*columns.values()], axis=1)):
                 raise FileError(
-                    f"{path}, row {row + FIRST}: column {name!r} {problem}; allowed is [0, 1] in every row. The columns"
-                    f" {quotes(names)} sum to 100 in every row: divide them by 100"
+                    f"{path}, row {row + FIRST}: {where} {problem}; allowed is [0, 1] in every row."
+                    f" T{what[1:]} sum to 100 in every row: divide them by 100"
                 )
-            raise FileError(
-                f"{path}, row {row + FIRST}: column {name!r} {problem}; allowed is {allowed} in every row."
-                f" {_naming([other for other in names if other != name], scale, name)}"
-            )
+            cure = _naming([other for other in names if other != name], scale, name, list_column)
+            raise FileError(f"{path}, row {row + FIRST}: {where} {problem}; allowed is {allowed} in every row{cure}")
     values_NC = np.stack([*columns.values()], axis=1)
     if scale == "probabilities":
         values_NC = without_noise(values_NC)
     if scale == "probabilities" and len(names) > 1 and len(values_NC):
-        _check_sums(path, names, values_NC, step)
+        _check_sums(path, names, values_NC, step, list_column)
     return values_NC
 
 
-def _check_sums(path: Path, names: list[str], values_NC: Array, step: float | None) -> None:
+def _check_sums(path: Path, names: list[str], values_NC: Array, step: float | None, list_column: str | None) -> None:
     """Check that every row sums to 1."""
     wrong_N = ~sums_to_one(values_NC, step)
     if wrong_N.any() and step is None and (step := inferred_step(values_NC)) is not None:
@@ -666,16 +756,19 @@ def _check_sums(path: Path, names: list[str], values_NC: Array, step: float | No
     extra = [name for name, others_sum_to_1 in zip(names, rest, strict=True) if others_sum_to_1]
     without = f"; without {extra[0]!r} every row sums to 1" if len(extra) == 1 else ""
     others = [name for name in names if name not in extra] if without else []
+    what = f"the columns {quotes(names)}" if list_column is None else f"the lists of the column {list_column!r}"
     raise FileError(
-        f"{path}, row {row + FIRST}: the columns {quotes(names)} are read as probabilities of the classes, and sum to"
-        f" {sum_N[row]:.6g}; every row {MUST_SUM}{without}."
-        f" {_naming(others, 'probabilities', extra[0] if without else '')}"
+        f"{path}, row {row + FIRST}: {what} are read as probabilities of the classes, and sum to"
+        f" {sum_N[row]:.6g}; every row {MUST_SUM}{without if list_column is None else ''}"
+        f"{_naming(others, 'probabilities', extra[0] if without else '', list_column)}"
     )
 
 
-def _naming(others: list[str], scale: str, extra: str) -> str:
-    """Advise how to name the columns of the classes."""
+def _naming(others: list[str], scale: str, extra: str, list_column: str | None = None) -> str:
+    """Advise how to name the columns of the classes. Lists have no columns to name."""
+    logits = "; give --logits if these are logits" if scale == "probabilities" else ""
+    if list_column is not None:
+        return logits
     example = ",".join(others) if 0 < len(others) <= 10 else "a,b,c"
     which = f"If {extra!r} is not a class, name" if extra else "Name"
-    logits = "; give --logits if these are logits" if scale == "probabilities" else ""
-    return f"{which} the columns of the classes: --classes {example}{logits}"
+    return f". {which} the columns of the classes: --classes {example}{logits}"

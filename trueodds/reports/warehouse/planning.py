@@ -126,6 +126,11 @@ def plan_of(
 
 def _check_number(source: TableSource, name: str) -> None:
     kind = source.table[name].type()
+    if kind.is_array():
+        raise FileError(
+            f"{source.name}: the column {name!r} holds lists ({kind}); allowed are numbers: give a table or a view with"
+            " a column for each class. Without --engine, one file with such a column can be read"
+        )
     if not (kind.is_numeric() or kind.is_boolean()):
         raise FileError(
             f"{source.name}: the column {name!r} holds {kind}; allowed are numbers: cast it, or name the columns of the"
