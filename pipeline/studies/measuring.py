@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
 
 from pipeline.config import Evaluation
 from pipeline.studies import format as study_format
@@ -199,12 +200,13 @@ def _measure_or_read(
 ) -> dict[str, Any]:
     """Return the rows of the entries: measured, or read from the file `name` if the same code measured them before."""
     path, judging = place.folder / name, place.run.params.evaluation
-    kept: dict[str, Any] = read_json(path) if path.is_file() else {}
     keys = {entry: f"{entry} bins={judging.bins} level={judging.level} {code}" for entry in entries}
-    new = [entry for entry in entries if keys[entry] not in kept]
-    for entry, values in zip(new, measurement(place, new), strict=True):
-        kept[keys[entry]] = values
-        write_json(path, kept)
+    with FileLock(place.folder.with_suffix(f".{path.stem}.lock")):  # two workers may end one study together
+        kept: dict[str, Any] = read_json(path) if path.is_file() else {}
+        new = [entry for entry in entries if keys[entry] not in kept]
+        for entry, values in zip(new, measurement(place, new), strict=True):
+            kept[keys[entry]] = values
+            write_json(path, kept)
     return {entry: kept[keys[entry]] for entry in entries}
 
 
