@@ -27,6 +27,8 @@ UNITS = {"hour": HOUR, "minute": 60}
 LOAD_SECONDS = 8.0
 """Seconds of load. The slower clock reaches the full hour in the middle."""
 ALARM_SECONDS = 10.0
+REPEATED = "the call was recorded: it may be repeated"
+"""End of the line that a service writes if another one may repeat its call."""
 DELIVERY_SECONDS = 30.0
 RECORD_SECONDS = 30.0
 """Time in which a service records a call that the webhook has answered."""
@@ -113,9 +115,10 @@ def run_apart(
     labelled = ledger.labelled_by.items()
     done["labelled_elsewhere"] = sum(url != ledger.answered_by[id_] for id_, url in labelled)
     done["webhook_calls"] = len(hook.messages)
-    if len(hook.messages) != 1:
+    logs = "".join(line for service in services for line in service.log().splitlines(True) if "alarm of" in line)
+    # A machine on which a record takes longer than the claim lets the other service repeat the call, with the same id.
+    if not 1 <= len(hook.messages) <= 1 + logs.count(REPEATED) or len({m["id"] for m in hook.messages}) != 1:
         calls = [(message["id"], message["type"], message.get("null")) for message in hook.messages]
-        logs = "".join(line for service in services for line in service.log().splitlines(True) if "alarm of" in line)
         raise LostError(f"the webhook was called {len(calls)} times for one alarm: {calls}\n{logs}")
     if any("Traceback" in service.log() for service in services):
         raise LostError("".join(service.log()[-2000:] for service in services))

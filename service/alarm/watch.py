@@ -256,8 +256,12 @@ class Watch:
         if problem:
             (log.warning if problem != mine.problem else log.debug)("alarm of %s/%s: %s", *key, problem)
 
+        is_late = False
+
         def settle(delivery: Delivery) -> Delivery:
-            if delivery.claimed_by != token:  # it took so long that another worker has taken over
+            nonlocal is_late
+            is_late = delivery.claimed_by != token  # it took so long that another worker has taken over
+            if is_late:
                 return delivery
             now, attempts = _now(), mine.attempts + 1
             if not problem:
@@ -266,6 +270,10 @@ class Watch:
             return Delivery(attempts=attempts, next_ms=now + pause, problem=problem, fired_ms=mine.fired_ms)
 
         settled = (await self._record(key, hook, settle, mine.claimed_until_ms)).deliveries.get(hook.key)
+        if is_late:
+            log.warning(
+                "alarm of %s/%s: the claim on %s ended before the call was recorded: it may be repeated", *key, hook
+            )
         if settled is None or settled.delivered_ms is not None:
             return None
         return max(settled.claimed_until_ms, settled.next_ms)

@@ -303,6 +303,37 @@ def test_a_claim_holds_where_clocks_disagree(
     assert len(hook.calls) == 1
 
 
+def test_a_call_that_another_worker_repeats_is_said(
+    tmp_path: Path, hook: Hook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first one's claim has ended, by the clock of the second, before the first has recorded its call."""
+    hook.gate.clear()
+
+    async def main() -> None:
+        store = await open_store(str(tmp_path / "store.sqlite"))
+        first, second = (Watch(store, Settings(alarm_webhook=hook.url), Telemetry()) for _ in range(2))
+        await answered_wrong(store, "m")
+        await first.poll()
+        while not hook.calls:
+            await asyncio.sleep(0.01)
+        with monkeypatch.context() as other:
+            late_ms = watching.CLAIM_MS + watching.SKEW_MS
+            other.setattr(watching, "_now", lambda: time.time_ns() // 1_000_000 + late_ms)
+            await second.poll()
+            while len(hook.calls) < 2:
+                await asyncio.sleep(0.01)
+        hook.gate.set()
+        while "it may be repeated" not in caplog.text:
+            await asyncio.sleep(0.01)
+        while '"delivered_ms": null' in json.dumps(await store.read_state("m", "v1", ALARM)):
+            await asyncio.sleep(0.01)
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(main(), 300))
+    one, other = hook.calls
+    assert one.body["id"] == other.body["id"] and caplog.text.count("it may be repeated") == 1
+
+
 def test_a_call_is_recorded_once_the_store_is_back(tmp_path: Path, hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
     """The store fails twice after the webhook has answered: the call is recorded, and not repeated."""
     monkeypatch.setattr(watching, "RECORD_MS", 10)

@@ -254,7 +254,7 @@ def test_two_replicas_whose_clocks_disagree(models: Path, tmp_path: Path, store_
         Service(folders[1], models, *hook.options, store=store_url, environment=other.environment) as second,
     ):
         done = apart.run_apart((first, second), (one, other), bystander, hook, 2)
-    assert done["labelled_elsewhere"] > 50 and done["hours"] >= 3 and done["webhook_calls"] == 1
+    assert done["labelled_elsewhere"] > 50 and done["hours"] >= 3 and done["webhook_calls"] >= 1
 
 
 @pytest.mark.full
