@@ -71,13 +71,10 @@ test: setup ## lint, type check and the fast tests
 test-full: TESTS = -n 4
 test-full: chosen-tests ## every test, the long ones too
 
-# glibc then keeps freed memory and takes large pages: about a tenth less processor time. Other C libraries ignore it.
-MALLOC = glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=268435456
-
 # Without the variables by which a test's own `make` would take itself for a part of this one.
 TESTS ?= -m "not full" -n 4
 chosen-tests: setup
-	@env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS -u TESTS OMP_NUM_THREADS=1 GLIBC_TUNABLES=$(MALLOC) python -m pytest $(TESTS) --dist loadfile
+	@env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS -u TESTS OMP_NUM_THREADS=1 python -m pytest $(TESTS) --dist loadfile
 
 test-containers: setup ## docker/compose.yaml on a Docker engine: DOCKER_HOST's, or that of the script TRUEODDS_ENGINE
 	@python -m pytest -n 0 -m containers tests/containers
