@@ -276,6 +276,17 @@ def test_two_workers_never_call_at_once_and_a_dead_ones_claim_ends(
     assert second.body["id"] == first.body["id"]
 
 
+async def while_one_calls(folder: Path, hook: Hook) -> tuple[Store, Watch]:
+    """A store with a watch whose call waits for the hook's answer, and another watch on this store."""
+    store = await open_store(str(folder / "store.sqlite"))
+    first, second = (Watch(store, Settings(alarm_webhook=hook.url), Telemetry()) for _ in range(2))
+    await answered_wrong(store, "m")
+    await first.poll()
+    while not hook.calls:
+        await asyncio.sleep(0.01)
+    return store, second
+
+
 @pytest.mark.parametrize("apart_ms", [-10_000, 10_000])
 def test_a_claim_holds_where_clocks_disagree(
     tmp_path: Path, hook: Hook, monkeypatch: pytest.MonkeyPatch, apart_ms: int
@@ -284,12 +295,7 @@ def test_a_claim_holds_where_clocks_disagree(
     hook.gate.clear()
 
     async def main() -> None:
-        store = await open_store(str(tmp_path / "store.sqlite"))
-        first, second = (Watch(store, Settings(alarm_webhook=hook.url), Telemetry()) for _ in range(2))
-        await answered_wrong(store, "m")
-        await first.poll()
-        while not hook.calls:
-            await asyncio.sleep(0.01)
+        store, second = await while_one_calls(tmp_path, hook)
         with monkeypatch.context() as other:
             other.setattr(watching, "_now", lambda: time.time_ns() // 1_000_000 + apart_ms)
             await second.poll()
@@ -310,12 +316,7 @@ def test_a_call_that_another_worker_repeats_is_said(
     hook.gate.clear()
 
     async def main() -> None:
-        store = await open_store(str(tmp_path / "store.sqlite"))
-        first, second = (Watch(store, Settings(alarm_webhook=hook.url), Telemetry()) for _ in range(2))
-        await answered_wrong(store, "m")
-        await first.poll()
-        while not hook.calls:
-            await asyncio.sleep(0.01)
+        store, second = await while_one_calls(tmp_path, hook)
         with monkeypatch.context() as other:
             late_ms = watching.CLAIM_MS + watching.SKEW_MS
             other.setattr(watching, "_now", lambda: time.time_ns() // 1_000_000 + late_ms)
