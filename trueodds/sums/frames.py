@@ -35,8 +35,8 @@ def check_index(**named: object) -> None:
     Raises:
         ConfigError: Two of them have the same entries in their index, in different orders.
     """
-    found = [(name, index) for name, value in named.items() if (index := _index_of(value)) is not None]
-    for (one, index), (other, another) in combinations(found, 2):
+    indexed = [(name, index) for name, value in named.items() if (index := _index_of(value)) is not None]
+    for (one, index), (other, another) in combinations(indexed, 2):
         if len(index) == len(another) and not index.equals(another) and _have_same_entries(index, another):
             by_index = f"{other}.loc[{one}.index] to pair them by index, " if index.is_unique else ""
             raise ConfigError(
@@ -55,8 +55,8 @@ def check_order(**named: object) -> None:
     Raises:
         ConfigError: Two of them have the same names in different orders.
     """
-    found = [(name, texts) for name, value in named.items() if (texts := _names_of(value))]
-    for (one, texts), (other, others) in combinations(found, 2):
+    with_names = [(name, texts) for name, value in named.items() if (texts := _names_of(value))]
+    for (one, texts), (other, others) in combinations(with_names, 2):
         if texts != others and sorted(texts) == sorted(others):
             raise ConfigError(
                 f"{other} has the order {quotes(others)}, and {one} has {quotes(texts)}; allowed is one order, because"
@@ -103,8 +103,8 @@ def check_columns(
     numbers = _numbers(texts)
     if numbers in ([], [*range(len(texts))]):
         return
-    given = np.asarray(labels)
-    if given.ndim == 1 and given.size and given.dtype.kind in "iuf" and np.isin(given, numbers).all():
+    label_N = np.asarray(labels)
+    if label_N.ndim == 1 and label_N.size and label_N.dtype.kind in "iuf" and np.isin(label_N, numbers).all():
         names = "classes=..., or the place" if name == "probabilities" else "the place"
         raise ConfigError(
             f"{name} has the columns {quotes(texts)}, and every label is one of these numbers; a label is read as the"
@@ -164,9 +164,9 @@ def _names_of(value: object) -> list[str]:
 def _alike(columns: list[str], classes: list[str]) -> list[str]:
     """Return the columns in the order of the classes that they name, also as p_cat or p(cat); empty if they do not."""
     for column in columns:
-        before, found, after = column.rpartition(classes[0])
+        before, name, after = column.rpartition(classes[0])
         wanted = [f"{before}{one}{after}" for one in classes]
-        if found and sorted(wanted) == sorted(columns):
+        if name and sorted(wanted) == sorted(columns):
             return wanted
     return []
 
@@ -177,6 +177,6 @@ def _is_named(column: str, one: str) -> bool:
 
 def _numbers(columns: list[str]) -> list[int]:
     """Return the numbers in the columns' names, such as 1, 2 in p_1, p_2; empty if they differ in more than that."""
-    found = [match.groups() for column in columns if (match := _NUMBERED.fullmatch(column))]
-    around = {(before, after) for before, _, after in found}
-    return [int(number) for _, number, _ in found] if len(found) == len(columns) and len(around) == 1 else []
+    parts = [match.groups() for column in columns if (match := _NUMBERED.fullmatch(column))]
+    around = {(before, after) for before, _, after in parts}
+    return [int(number) for _, number, _ in parts] if len(parts) == len(columns) and len(around) == 1 else []
