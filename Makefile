@@ -18,16 +18,20 @@ help: ## list the targets
 
 setup: $(VENV)/.installed ## create .venv with everything the project needs
 
-# A python3.N may be on the PATH and yet not start (version managers leave such shims): each is tried.
+# A python3.N may be on the PATH and yet not start (version managers leave such shims): each is tried. The system's goes first:
+# version managers build Python without optimisations, and a tenth to a quarter slower. An environment that exists keeps its own.
 # pip compiles 24,000 files on one processor, some 100 s; here all processors compile them. Left out is a third of all
 # code, of which little is imported: the packages' own tests, parts of large packages, and tools. It is compiled when it is imported.
 SELDOM := transformers|timm/models|torch/_inductor|torch/testing|sympy/physics|pygments/lexers|moto|mypyc?|debugpy|apprise|celery|redis|asyncssh|IPython
+PYTHONS = $(or $(PYTHON),$(wildcard $(BIN)/python),/usr/bin/python3.11 python3.11 python3.12 python3.13 python3)
+# As trueodds/processes/lazy.py does for our own commands, for all programs of the environment: dvc and prefect start often.
+START := import atexit, gc; gc.set_threshold(*gc.get_threshold()[:2], 1000); atexit.register(gc.freeze)
 $(VENV)/.installed: pyproject.toml docker/constraints.txt
 	@set -e; python=; \
-	for candidate in $(or $(PYTHON),python3.11 python3.12 python3.13 python3); do \
-	  if $$candidate -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null; then python=$$candidate; break; fi; \
+	for candidate in $(PYTHONS); do \
+	  if $$candidate -c 'import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null; then python=$$candidate; break; fi; \
 	done; \
-	if [ -z "$$python" ]; then echo "TrueOdds needs Python 3.11, 3.12 or 3.13; tried without success: $(or $(PYTHON),python3.11 python3.12 python3.13 python3). Install python3.11, or name one: make setup PYTHON=/path/to/python3.11" >&2; exit 1; fi; \
+	if [ -z "$$python" ]; then echo "TrueOdds needs Python 3.11, 3.12 or 3.13; tried without success: $(PYTHONS). Install python3.11, or name one: make setup PYTHON=/path/to/python3.11" >&2; exit 1; fi; \
 	theirs=$$($(BIN)/python -Ic 'import json, importlib.metadata as m; print(json.loads(m.distribution("trueodds").read_text("direct_url.json"))["url"].removeprefix("file://"))' 2>/dev/null || :); \
 	if [ -n "$$theirs" ] && [ "$$theirs" != "$(CURDIR)" ] && [ -z "$(TAKE)" ]; then \
 	  echo "$(VENV) runs the code of $$theirs, and after a setup from here the code of $(CURDIR). Give this checkout an environment of its own (leave out VENV), or say that you mean it: make setup VENV=$(VENV) TAKE=1" >&2; exit 1; \
@@ -38,6 +42,7 @@ $(VENV)/.installed: pyproject.toml docker/constraints.txt
 	else echo "About 0.6 GB will be downloaded (several GB where your package index has only the CUDA build of torch)."; fi; \
 	$$python -m venv $(VENV); \
 	$(BIN)/python -m pip install --disable-pip-version-check --no-compile -c docker/constraints.txt -e '.[dev]'; \
+	echo '$(START)' > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/trueodds-start.pth"; \
 	(cd $(VENV)/lib && $(BIN)/python -m compileall -qq -j 0 -x '/(tests?|$(SELDOM))/' .) || :; \
 	touch $@
 

@@ -41,7 +41,7 @@ EXPOSE 8000
 
 # Ready means: a model is loaded and has reproduced its stored answer. Until one is published, the service is up and
 # unhealthy, and looks for one every second. urlopen raises, and python ends with 1, on any answer but a success.
-HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
-  CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/health/ready', timeout=4)"]
+HEALTHCHECK --interval=10s --timeout=15s --start-period=60s --retries=3 \
+  CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8000/health/ready', timeout=10)"]
 
 CMD ["trueodds", "serve"]

@@ -46,6 +46,7 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+        gc.set_threshold(700, 10, 10)  # the environment's programs have a larger last one, for what they import
 
 
 @pytest.hookimpl(wrapper=True)

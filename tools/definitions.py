@@ -11,7 +11,6 @@ from pathlib import Path
 
 from tools import PACKAGES
 from tools.imports import file_of, sources, statements
-from trueodds.processes.lazy import collector_pause
 
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -29,8 +28,7 @@ class House:
     def trees(self) -> dict[Path, ast.Module]:
         """Return the parsed files of the product."""
         files = [file for package in PACKAGES for file in sources(self.root, package)]
-        with collector_pause():  # it would walk the trees again and again
-            return {file: ast.parse(file.read_text(encoding="utf-8")) for file in files}
+        return {file: ast.parse(file.read_text(encoding="utf-8")) for file in files}
 
     @cached_property
     def definitions(self) -> dict[Place, ast.AST]:

@@ -28,7 +28,6 @@ from trueodds.importing.onnx_file import without_metadata
 from trueodds.inputs import SERVED, Input, InputKind
 from trueodds.logits import Logits
 from trueodds.metrics import CalibrationSums
-from trueodds.processes.lazy import collector_pause
 
 TOLERANCE = 1e-4
 """Allowed difference of a logit, relative to the largest logit or to 1 if that is larger (float32 has seven digits)."""
@@ -226,8 +225,7 @@ def write_onnx(servable: Servable, example: Mapping[str, Inputs], path: Path) ->
     # The exporter prints its steps, and warns of deprecations inside torch and onnxscript that we cannot fix.
     quiet = logging.getLogger("torch.onnx")
     level = quiet.level
-    # It loads 2,000 modules and makes many small objects that stay: without the collector, in a tenth less time.
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), collector_pause():
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         quiet.setLevel(logging.ERROR)
         try:

@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 from trueodds.cli import Subparsers
-from trueodds.processes.lazy import collector_pause
 
 EPILOG = """examples:
   trueodds serve --port 8000
@@ -35,14 +34,13 @@ def add_parser(commands: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve and return the exit status: 0; 1 if a file, store or port cannot be used; 2 for an invalid setting."""
-    with collector_pause():
-        import asyncio
+    import asyncio
 
-        from pydantic import ValidationError
+    from pydantic import ValidationError
 
-        from service.cli import serving
-        from service.settings import Settings
-        from service.store import StoreError
+    from service.cli import serving
+    from service.settings import Settings
+    from service.store import StoreError
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     options = vars(arguments)

@@ -17,7 +17,7 @@ from service.http.server import Config, Server, narrow
 from service.settings import Settings
 from service.store import open_store
 from trueodds.files import write_text
-from trueodds.processes.lazy import collector_pause
+from trueodds.processes.lazy import spare_old_objects
 
 SHARED_METRICS = "PROMETHEUS_MULTIPROC_DIR"
 APP = "service.cli.serving:worker_app"
@@ -90,8 +90,7 @@ class Workers(multiprocess.Multiprocess):
 
 def serve_alone(settings: Settings, listening: socket.socket) -> int:
     """Serve in this process until it is stopped, and return the exit status."""
-    with collector_pause():
-        from service.app import create_app
+    from service.app import create_app
 
     server = AnnouncingServer(_config(direct(create_app(settings)), settings), _url(listening), settings.url_file)
     server.run(sockets=[listening])
@@ -115,8 +114,8 @@ def serve_many(settings: Settings, options: dict[str, str], listening: socket.so
 
 def worker_app() -> ASGIApp:
     """Create the app of one worker. The worker ends when its parent dies; otherwise it would keep the port."""
-    with collector_pause():
-        from service.app import create_app
+    spare_old_objects()
+    from service.app import create_app
     from service.telemetry import worker_files
     from trueodds.processes import binding
 

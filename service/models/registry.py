@@ -65,7 +65,7 @@ class Registry:
         # them, and 10 to 18 ms without.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(YOUNG_OBJECTS)
+        gc.set_threshold(YOUNG_OBJECTS, 10, 10)
         self._looking = asyncio.create_task(self._keep_looking(first))
 
     async def close(self) -> None:

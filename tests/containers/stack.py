@@ -24,7 +24,7 @@ BUILT = {"server": "train", "register": "train", "worker": "train", "service": "
 PORTS = {"PORT": 8000, "PREFECT_PORT": 4200, "PROMETHEUS_PORT": 9090, "GRAFANA_PORT": 3000}
 """Variables of compose.yaml, and the ports that the documentation names."""
 DOCUMENTED = re.compile(r"docker compose((?: -f docker/\S+)+)")
-PATIENCE = 3
+PATIENCE = 5
 """How often the seconds of a quiet machine are waited for: `.ci/run` has five processes of tests beside these."""
 KILL = "import os, sys; os.kill(int(sys.argv[1]), 9)"
 

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, Protocol, TypeAlias, cast
 
 from trueodds.errors import MissingExtraError, UserError, nearest, unknown
 from trueodds.processes import output
-from trueodds.processes.lazy import collector_pause
+from trueodds.processes.lazy import spare_old_objects
 from trueodds.processes.version import __version__
 
 _NO_PERMISSION = "run this as a user who may write there, or change the permissions (chown, chmod)"
@@ -108,6 +108,7 @@ def main(prog: str, commands: Mapping[str, Command], words: Sequence[str], *, de
     Raises:
         SystemExit: With status 2 if the arguments are invalid, and with 0 after a help text.
     """
+    spare_old_objects()
     return status_of(lambda: _main(prog, commands, words, default))
 
 
@@ -173,9 +174,8 @@ def _list(prog: str, commands: Mapping[str, Command]) -> str:
 
 def _run(command: Command, parsers: Subparsers, words: Sequence[str]) -> int:
     try:
-        with collector_pause():
-            module = cast(CommandModule, importlib.import_module(command.module))
-            module.add_parser(parsers)
+        module = cast(CommandModule, importlib.import_module(command.module))
+        module.add_parser(parsers)
         return module.run(parsers.choices[words[0]].parse(words[1:]))
     except ModuleNotFoundError as error:
         package, ours = (error.name or "").partition(".")[0], (command.module.partition(".")[0], "trueodds", "")

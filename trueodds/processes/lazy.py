@@ -1,12 +1,15 @@
-"""Imports that cost less: names of a package at their first use, and imports without the garbage collector."""
+"""Imports that cost less: names of a package at their first use, and a garbage collector that seldom visits them."""
 
 from __future__ import annotations
 
+import atexit
 import gc
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from importlib import import_module
+
+OLDEST = 1000
+"""Collections of the middle generation before the garbage collector visits the oldest objects."""
 
 
 def at_first_use(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
@@ -32,13 +35,13 @@ def at_first_use(package: str, homes: Mapping[str, str]) -> Callable[[str], obje
     return attribute
 
 
-@contextmanager
-def collector_pause() -> Iterator[None]:
-    """Import without the garbage collector, in a sixth less time: it would find again and again that all is in use."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+def spare_old_objects() -> None:
+    """Make this program's garbage collector visit old objects seldom, and not once more at the end.
+
+    Imports make up to a million objects that stay. By default all of them are visited whenever they have grown by a
+    quarter, and again when the process ends: up to a quarter of a command's processor time. Young garbage is collected
+    as before. A program calls this once it starts; a library leaves the choice to its program.
+    """
+    gc.set_threshold(*gc.get_threshold()[:2], OLDEST)
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)
