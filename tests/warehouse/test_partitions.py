@@ -39,7 +39,7 @@ from trueodds.reports.warehouse.label_join import open_with_labels
 from trueodds.reports.warehouse.partitions import PartitionedTable, rows_by_day, sums_of_partition
 from trueodds.reports.warehouse.planning import plan_of
 from trueodds.reports.warehouse.summing import sums_of_source
-from trueodds.sums.rounding import Resolution
+from trueodds.sums.rounding import EXACT, Resolution
 
 pytestmark = pytest.mark.full
 
@@ -190,6 +190,23 @@ def test_late_rows_make_their_day_and_those_after_it_again(summed: Summed) -> No
     for path in (folder / "answers").iterdir():  # a retention removes answers: their sums stay
         pq.write_table(pq.read_table(path, filters=[("time", ">=", START + DAY)]), path)
     assert missing_days(table, folder / "sums", end_ms()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "words"),
+    [
+        ("label", {"label": "truth"}, "'label', and now label is 'truth'"),
+        ("classes", {"classes": ("class 0", "class 1")}, "not given, and now classes is \\['class 0', 'class 1'\\]"),
+        ("first_label", {"first_label": 1}, "not given, and now first_label is 1"),
+        ("positive", {"positive": "class 1"}, "not given, and now positive is 'class 1'"),
+        ("resolution", {"resolution": EXACT}, "not given, and now resolution is 'exact'"),
+    ],
+)
+def test_a_folder_of_days_keeps_its_options(name: str, form: dict[str, Any], words: str, summed: Summed) -> None:
+    """Also if no day is missing: the report would be one of other labels or classes than were asked for."""
+    folder, table, _ = summed
+    with pytest.raises(FileError, match=rf"01\.parquet was made with {name} {words}; give the same"):
+        missing_days(replace(table, form=replace(table.form, **form)), folder / "sums", end_ms())
 
 
 def test_late_rows_do_not_lose_the_labels_of_removed_answers(summed: Summed) -> None:

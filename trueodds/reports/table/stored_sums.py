@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -153,6 +153,8 @@ class Partition:
     notes: tuple[str, ...] = ()
     tables: tuple[ReadTable, ...] = ()
     """The table of the answers and that of the labels. Empty in files of earlier releases."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options that decided how the rows were read."""
 
     @property
     def is_empty(self) -> bool:
@@ -201,7 +203,7 @@ def write_partition(path: Path, partition: Partition) -> None:
     facts = {name: getattr(partition, name) for name in (*_TEXTS, *_LISTS)}
     facts |= {"format": FORMAT, "grid": GRID, "window": asdict(partition.window), "rows": asdict(partition.rows)}
     facts |= {"resolution": partition.resolution.to_json(), "files": [asdict(file) for file in partition.files]}
-    facts["tables"] = [asdict(table) for table in partition.tables]
+    facts |= {"tables": [asdict(table) for table in partition.tables], "options": dict(partition.options)}
     columns = {
         "part": pa.array(groups.part_G.tolist(), pa.string()),
         "name": pa.array(groups.name_G.tolist(), pa.string()),
@@ -262,6 +264,7 @@ def read_partition(path: Path) -> Partition:
             files=files,
             resolution=Resolution.from_json(facts["resolution"]),
             tables=tuple(ReadTable(**table) for table in facts.get("tables", ())),
+            options=facts["options"],
             **rest,
         )
     except (KeyError, ValueError, TypeError) as error:

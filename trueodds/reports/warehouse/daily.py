@@ -48,14 +48,17 @@ def missing_days(table: PartitionedTable, folder: Path, end_ms: int | None = Non
         end_ms: Beginning of the first day that is not finished. None: of today.
 
     Raises:
-        FileError: A file of the folder is damaged, or two files hold the same day.
+        FileError: A file of the folder is damaged or was made with other options, or two files hold the same day.
     """
+    made = _in_folder(folder)
+    for path, partition in made:
+        _check_options(path, partition, table)
     counts = rows_by_day(table)
     end = day_ms("today") if end_ms is None else end_ms
     changes: list[DayChange] = []
     covered: set[int] = set()
     is_after_late = has_lost_answers = False
-    for path, partition in _in_folder(folder):
+    for path, partition in made:
         days = range(partition.window.start_ms, partition.window.end_ms, DAY_MS)
         if again := covered & set(days):
             raise FileError(f"{path} and another file of {folder} hold {Window.of_day(min(again))}; remove one of them")
@@ -89,6 +92,26 @@ def _has_other_rows(partition: Partition, days: Sequence[DayRows]) -> bool:
         for times in ([rows.last_answer_ms for rows in days], [rows.last_label_ms for rows in days])
     ]
     return bool(partition.tables) and [table.last_ms for table in partition.tables] != now
+
+
+def _check_options(path: Path, partition: Partition, table: PartitionedTable) -> None:
+    """Check that a partition's rows were read as those of its table are now.
+
+    Raises:
+        FileError: They were not.
+    """
+    now = table.options
+    for name, value in now.items():
+        if (before := partition.options.get(name)) != value:
+            raise FileError(
+                f"{path} was made with {name} {_words(before)}, and now {name} is {_words(value)}; give the same"
+                f" options, or another folder than {path.parent} for sums of all days"
+            )
+
+
+def _words(value: object) -> str:
+    """Return an option's value in words."""
+    return "not given" if value in (None, "", []) else repr(value)
 
 
 def _in_folder(folder: Path) -> list[tuple[Path, Partition]]:

@@ -54,6 +54,21 @@ class PartitionedTable:
         """Address of the database without its password; "" for files."""
         return hide_password("%20".join(self.engine.split())) if self.is_of_database else ""
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options that decide how the rows are read, as JSON. Sums of days that were read differently do not add up."""
+        form = self.form
+        return {
+            "label": form.label,
+            "id_column": self.key,
+            "arrival": self.arrival,
+            "classes": list(form.classes),
+            "first_label": form.first_label,
+            "positive": form.positive,
+            "resolution": None if form.resolution is None else form.resolution.step or "exact",
+            "trend": self.trend,
+        }
+
 
 @dataclass(frozen=True)
 class TableState:

@@ -126,6 +126,7 @@ class _Partitioning:
             engine=tables.engine,
             resolution=tables.table.form.resolution or EXACT,
             tables=state.tables,
+            options=tables.table.options,
         )
         if not partition.is_empty:
             partition = self._with_sums(partition, rows, number_before)
