@@ -1,7 +1,9 @@
-"""Parquet files with the numbers of all classes in one column of lists."""
+"""Parquet and CSV files with the numbers of all classes in one column of lists."""
 
 from __future__ import annotations
 
+import csv
+import json
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,13 @@ TEXTS = np.array(NAMES)[LABEL_N]
 def table(folder: Path, **columns: Any) -> Path:
     path = folder / "answers.parquet"
     parquet.write_table(pa.table(columns), path, row_group_size=25)
+    return path
+
+
+def csv_table(folder: Path, **columns: Any) -> Path:
+    path = folder / "answers.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([columns, *zip(*columns.values(), strict=True)])
     return path
 
 
@@ -50,6 +59,38 @@ def test_lists_are_read_as_columns_are(tmp_path: Path, column: Any) -> None:
     np.testing.assert_array_equal(found.probabilities_NC, P_NC)
     np.testing.assert_array_equal(found.correct_N, expected.correct_N)
     assert found.predicted.as_list() == expected.predicted.as_list()
+
+
+CELLS = {
+    "JSON": [json.dumps(row) for row in P_NC.tolist()],
+    "blanks": [f"[ {' '.join(map(repr, row))}\n]" for row in P_NC.tolist()],
+    "NumPy's": [str([np.float64(p) for p in row]) for row in P_NC],
+}
+
+
+@pytest.mark.parametrize("cells", CELLS.values(), ids=CELLS)
+def test_lists_in_csv(tmp_path: Path, cells: list[str]) -> None:
+    found = read(csv_table(tmp_path, probabilities=cells, label=TEXTS), Form(classes=NAMES))
+    assert found.probabilities_NC is not None
+    np.testing.assert_array_equal(found.probabilities_NC, P_NC)
+    np.testing.assert_array_equal(found.correct_N, read(wide(tmp_path)).correct_N)
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("", "row 32, column 'probabilities' holds no list; expected 3 numbers"),
+        ("[]", "row 32, column 'probabilities' holds 0 numbers; expected 3 numbers"),
+        ("[0.5, 0.5]", "row 32, column 'probabilities' holds 2 numbers; expected 3 numbers"),
+        ("[0.5 ... 0.5]", r"row 32, column 'probabilities' holds '\[0.5 ... 0.5\]'; expected a list of numbers"),
+        ("[0.5, nan, 0.5]", "row 32, column 'probabilities' lacks a number; expected 3"),
+        ("0.5", "row 32, column 'probabilities' holds '0.5'; expected a list of numbers, such as"),
+    ],
+)
+def test_cells_that_are_no_lists(tmp_path: Path, cell: str, words: str) -> None:
+    cells = [cell if k == 30 else text for k, text in enumerate(CELLS["JSON"])]
+    with pytest.raises(FileError, match=words):
+        read(csv_table(tmp_path, probabilities=cells, label=TEXTS), Form(classes=NAMES))
 
 
 @pytest.mark.parametrize("name", ["logits", "scores"])

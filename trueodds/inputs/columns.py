@@ -26,6 +26,10 @@ LINES = 20_000
 """Rows of a CSV file that are in memory as text at a time."""
 _ESCAPED = re.compile("[\udc80-\udcff]")
 """A byte that is not UTF-8, as `surrogateescape` decodes it."""
+_NUMPY = re.compile(r"np\.float\d+\(([^()]*)\)")
+"""A number as NumPy 2 represents it."""
+HEAD = 100
+"""Rows of a CSV file that show which columns hold lists."""
 FIRST = 2
 """Row number of the first cells; the header is row 1."""
 
@@ -143,14 +147,19 @@ def read(path: Path, numbers: Sequence[str], texts: Sequence[str], moments: Sequ
 
 
 def lists(path: Path) -> list[str]:
-    """Return the names of the columns of a Parquet file that hold a list of numbers in each row; none for CSV.
+    """Return the names of the columns of a CSV or Parquet file that hold a list of numbers in each row.
+
+    In CSV, the first cell with a content decides, among the first rows.
 
     Raises:
-        FileError: The file is not Parquet.
-        MissingExtraError: pyarrow is not installed.
+        FileError: The file has another format.
+        MissingExtraError: The file is Parquet and pyarrow is not installed.
     """
     if path.suffix == ".csv":
-        return []
+        with _open_csv(path) as (header, rows):
+            first = list(islice(rows, HEAD))
+        columns = zip(header, zip(*(cells for _, cells in first), strict=True), strict=False)
+        return [name for name, cells in columns if _list(next(filter(str.strip, cells), ""))]
     from pyarrow import types
 
     def holds_numbers(kind: Any) -> bool:
@@ -161,16 +170,14 @@ def lists(path: Path) -> list[str]:
 
 
 def read_lists(path: Path, name: str) -> Array:
-    """Read a column of lists of numbers from a Parquet file, as one row of the array for each list.
+    """Read a column of lists of numbers from a CSV or Parquet file, as one row of the array for each list.
+
+    In CSV, a list is `[0.2, 0.8]`, or `[0.2 0.8]` as NumPy prints it.
 
     Raises:
         NumberError: A list is missing, lacks a number, or has another length than the first one.
     """
-    import pyarrow as pa
-    from pyarrow import compute
-
-    column = _parquet(path).read(columns=[name])[name]
-    size_N = np.asarray(compute.list_value_length(column).fill_null(-1))
+    flat, size_N = (_csv_lists if path.suffix == ".csv" else _parquet_lists)(path, name)
     if not len(size_N):
         return np.zeros((0, 0))
     size = int(size_N[0])
@@ -180,11 +187,54 @@ def read_lists(path: Path, name: str) -> Array:
         expected = "a list of numbers" if row == 0 else plural(size, "number")
         problem = f"{path}, row {row + FIRST:,}, column {name!r} holds {held}"
         raise NumberError(f"{problem}; expected {expected}, one for each class, in every row", name)
-    flat = compute.list_flatten(column).cast(pa.float64())
-    if flat.null_count:
-        row = int(np.flatnonzero(np.asarray(flat.is_null()))[0]) // size
+    if (lacks := np.isnan(flat)).any():
+        row = int(np.flatnonzero(lacks)[0]) // size
         raise NumberError(f"{path}, row {row + FIRST:,}, column {name!r} lacks a number; expected {size:,}", name)
-    return np.asarray(flat).reshape(-1, size)
+    return flat.reshape(-1, size)
+
+
+def _parquet_lists(path: Path, name: str) -> tuple[Array, npt.NDArray[np.int64]]:
+    """Return the numbers of all lists one after the other, NaN for a missing one, and each length; -1 for no list."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    column = _parquet(path).read(columns=[name])[name]
+    flat = compute.list_flatten(column).cast(pa.float64()).fill_null(float("nan"))
+    return np.asarray(flat), np.asarray(compute.list_value_length(column).fill_null(-1))
+
+
+def _csv_lists(path: Path, name: str) -> tuple[Array, npt.NDArray[np.int64]]:
+    """Return what `_parquet_lists` does, of a CSV file.
+
+    Raises:
+        NumberError: A cell is neither empty nor a list of numbers.
+    """
+    parts, sizes = [np.zeros(0)], []
+    with _open_csv(path) as (header, every):
+        place = header.index(name)
+        while rows := list(islice(every, LINES)):
+            for row, cells in rows:
+                cell = cells[place].strip()
+                if (numbers := _list(cell)) is None and cell:
+                    problem = f"{path}, row {row:,}, column {name!r} holds {short(cell)}"
+                    raise NumberError(f"{problem}; expected a list of numbers, such as [0.2, 0.8]", name)
+                sizes.append(-1 if numbers is None else len(numbers))
+                parts.append(np.array(numbers or (), np.float64))
+            parts = [np.concatenate(parts)]
+    return parts[0], np.array(sizes, np.int64)
+
+
+def _list(cell: str) -> list[float] | None:
+    """Parse a list of numbers, with commas or only blanks between them; None for any other text.
+
+    NumPy 2 writes the elements of a Python list as `np.float64(0.2)`.
+    """
+    if not (cell.startswith("[") and cell.endswith("]")):
+        return None
+    try:
+        return [float(number) for number in _NUMPY.sub(r"\1", cell[1:-1]).replace(",", " ").split()]
+    except ValueError:
+        return None
 
 
 def read_npy(path: Path) -> npt.NDArray[Any]:
