@@ -105,7 +105,8 @@ def _check_options(path: Path, partition: Partition, table: PartitionedTable) ->
         if (before := partition.options.get(name)) != value:
             raise FileError(
                 f"{path} was made with {name} {_words(before)}, and now {name} is {_words(value)}; give the same"
-                f" options, or another folder than {path.parent} for sums of all days"
+                f" options (a view of the table may rename its columns), or another folder than {path.parent} for sums"
+                " of all days"
             )
 
 

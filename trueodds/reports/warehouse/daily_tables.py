@@ -60,7 +60,6 @@ class PartitionedTable:
         form = self.form
         return {
             "label": form.label,
-            "id_column": self.key,
             "arrival": self.arrival,
             "classes": list(form.classes),
             "first_label": form.first_label,
