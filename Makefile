@@ -23,7 +23,7 @@ setup: $(VENV)/.installed ## create .venv with everything the project needs
 # pip compiles 24,000 files on one processor, some 100 s; here all processors compile them. Left out is a third of all
 # code, of which little is imported: the packages' own tests, parts of large packages, and tools. It is compiled when it is imported.
 SELDOM := transformers|timm/models|torch/_inductor|torch/testing|sympy/physics|pygments/lexers|moto|mypyc?|debugpy|apprise|celery|redis|asyncssh|IPython
-PYTHONS = $(or $(PYTHON),$(wildcard $(BIN)/python),/usr/bin/python3.11 python3.11 python3.12 python3.13 python3)
+PYTHONS = $(or $(PYTHON),$(strip $(wildcard $(BIN)/python) /usr/bin/python3.11 python3.11 python3.12 python3.13 python3))
 # As trueodds/processes/lazy.py does for our own commands, for all programs of the environment: dvc and prefect start often.
 START := import atexit, gc; gc.set_threshold(*gc.get_threshold()[:2], 1000); atexit.register(gc.freeze)
 $(VENV)/.installed: pyproject.toml docker/constraints.txt
