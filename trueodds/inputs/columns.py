@@ -35,11 +35,11 @@ FIRST = 2
 
 
 class NumberError(FileError):
-    """Error for a column of numbers that holds something else."""
+    """Error for a column of numbers that holds something else. `has_cure`: the message says how to write the cell."""
 
-    def __init__(self, message: str, column: str) -> None:
+    def __init__(self, message: str, column: str, *, has_cure: bool = False) -> None:
         super().__init__(message)
-        self.column = column
+        self.column, self.has_cure = column, has_cure
 
 
 @dataclass(frozen=True, eq=False)
@@ -372,7 +372,8 @@ def _floats(path: Path, name: str, cells: Sequence[str], row_N: Sequence[int]) -
         if isinstance(number, str):
             problem = f"{path}, row {row:,}, column {name!r} holds {short(number)}"
             allowed = "allowed are numbers, and an empty cell for a missing one"
-            raise NumberError(f"{problem}; {allowed}{table.comma_cure(number)}", name)
+            cure = table.comma_cure(number)
+            raise NumberError(f"{problem}; {allowed}{cure}", name, has_cure=bool(cure))
     return np.array(found, np.float64)
 
 

@@ -492,7 +492,7 @@ def _read(
         return columns.read(path, numbers, texts, times)
     except columns.NumberError as error:
         others = [name for name in numbers if name != error.column]
-        if not others:
+        if not others or error.has_cure:
             raise
         texts_of = columns.read(path, (), others).texts
         others = [name for name, cells in texts_of.items() if all(is_number(value) for value in cells.values if value)]
