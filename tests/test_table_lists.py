@@ -119,6 +119,18 @@ def test_a_confidence_without_labels_comes_first(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.correct_N, right)
 
 
+@pytest.mark.parametrize("make", [table, csv_table])
+def test_a_confidence_comes_before_lists_of_another_name(tmp_path: Path, make: Any) -> None:
+    """Embeddings may look like probabilities."""
+    predicted = P_NC.argmax(axis=1)
+    path = make(
+        tmp_path, confidence=P_NC.max(axis=1), predicted=predicted, label=LABEL_N, attention=[[0.25] * 4] * len(P_NC)
+    )
+    found = read(path)
+    np.testing.assert_array_equal(found.correct_N, predicted == LABEL_N)
+    np.testing.assert_array_equal(found.confidence_N, P_NC.max(axis=1))
+
+
 def test_one_number_in_each_list_is_that_of_one_of_two_classes(tmp_path: Path) -> None:
     path = table(tmp_path, probabilities=P_NC[:, :1].tolist(), label=LABEL_N % 2)
     with pytest.raises(FileError, match="say whose probability it is: --positive"):

@@ -432,7 +432,7 @@ def _list_of_classes(path: Path, header: Sequence[str], form: Form) -> str | Non
     """Return the column with a list of numbers, one for each class; None if each class has a column of its own.
 
     It is the list that --classes names alone, else that called probabilities or logits, else the only column that may
-    hold classes. Answers with a confidence and without a label are read by their confidence.
+    hold classes, if there is no confidence. Answers with a confidence and without a label are read by their confidence.
 
     Raises:
         FileError: There are lists of both, or only of the scale that was not asked for.
@@ -452,6 +452,8 @@ def _list_of_classes(path: Path, header: Sequence[str], form: Form) -> str | Non
         raise FileError(f"{path} holds lists of {scales[0]}, not of {form.scale}; give --{scales[0]}")
     if scales:
         return form.scale or scales[0]
+    if "confidence" in header:  # a list of another name is then some feature of the row
+        return None
     return found[0] if found == [name for name in header if name not in taken] else None
 
 
