@@ -19,7 +19,7 @@ help: ## list the targets
 setup: $(VENV)/.installed ## create .venv with everything the project needs
 
 # A python3.N may be on the PATH and yet not start (version managers leave such shims): each is tried. The system's goes first:
-# version managers build Python without optimisations, and a tenth to a quarter slower. An environment that exists keeps its own.
+# pyenv builds Python without optimisations, and the tests take a tenth longer with it. An environment that exists keeps its own.
 # pip compiles 24,000 files on one processor, some 100 s; here all processors compile them. Left out is a third of all
 # code, of which little is imported: the packages' own tests, parts of large packages, and tools. It is compiled when it is imported.
 SELDOM := transformers|timm/models|torch/_inductor|torch/testing|sympy/physics|pygments/lexers|moto|mypyc?|debugpy|apprise|celery|redis|asyncssh|IPython

@@ -355,7 +355,7 @@ def test_classes_of_confidences_are_those_of_all_days(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({"format": 0}, "format 0; this version reads 1"),
+        ({"format": 0}, "format 0; this version reads 2"),
         ({"grid": {"cells": 100}}, "on the cells"),
         ({"rows": 3}, "damaged"),
     ],

@@ -39,8 +39,9 @@ def spare_old_objects() -> None:
     """Make this program's garbage collector visit old objects seldom, and not once more at the end.
 
     Imports make up to a million objects that stay. By default all of them are visited whenever they have grown by a
-    quarter, and again when the process ends: up to a quarter of a command's processor time. Young garbage is collected
-    as before. A program calls this once it starts; a library leaves the choice to its program.
+    quarter, and again when the process ends: about a fifth of a command's processor time. Young garbage is collected as
+    before, and cycles that grew old stay longer. A program calls this once it starts; a library leaves the choice to
+    its program.
     """
     gc.set_threshold(*gc.get_threshold()[:2], OLDEST)
     atexit.unregister(gc.freeze)

@@ -23,7 +23,7 @@ from trueodds.sums.inputs import Array
 from trueodds.sums.rounding import EXACT, Resolution
 from trueodds.texts import plural, quotes
 
-FORMAT = 1
+FORMAT = 2
 """Version of the file format."""
 KEY = b"trueodds.sums"
 """Entry of a Parquet file's metadata that makes it a file of sums."""
@@ -152,7 +152,7 @@ class Partition:
     columns: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     tables: tuple[ReadTable, ...] = ()
-    """The table of the answers and that of the labels. Empty in files of earlier releases."""
+    """The table of the answers and that of the labels."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options that decided how the rows were read."""
 
@@ -263,7 +263,7 @@ def read_partition(path: Path) -> Partition:
             rows=RowCounts(**facts["rows"]),
             files=files,
             resolution=Resolution.from_json(facts["resolution"]),
-            tables=tuple(ReadTable(**table) for table in facts.get("tables", ())),
+            tables=tuple(ReadTable(**table) for table in facts["tables"]),
             options=facts["options"],
             **rest,
         )

@@ -86,12 +86,12 @@ def missing_days(table: PartitionedTable, folder: Path, end_ms: int | None = Non
 
 
 def _has_other_rows(partition: Partition, days: Sequence[DayRows]) -> bool:
-    """Return whether the latest times of a partition's days have changed. Files of earlier releases do not say them."""
+    """Return whether the latest times of a partition's days have changed."""
     now = [
         max((ms for ms in times if ms is not None), default=None)
         for times in ([rows.last_answer_ms for rows in days], [rows.last_label_ms for rows in days])
     ]
-    return bool(partition.tables) and [table.last_ms for table in partition.tables] != now
+    return [table.last_ms for table in partition.tables] != now
 
 
 def _check_options(path: Path, partition: Partition, table: PartitionedTable) -> None:
@@ -100,9 +100,8 @@ def _check_options(path: Path, partition: Partition, table: PartitionedTable) ->
     Raises:
         FileError: They were not.
     """
-    now = table.options
-    for name, value in now.items():
-        if (before := partition.options.get(name)) != value:
+    for name, value in table.options.items():
+        if (before := partition.options[name]) != value:
             raise FileError(
                 f"{path} was made with {name} {_words(before)}, and now {name} is {_words(value)}; give the same"
                 f" options (a view of the table may rename its columns), or another folder than {path.parent} for sums"
