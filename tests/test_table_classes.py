@@ -237,6 +237,8 @@ LABEL = {"label": labels("a", "b")}
             [],
             "has no column 'label'; it has '0.9', 'b'; name it with --label. If its first row is an",
         ),
+        ({"Confidence": P, "Correct": [1] * N}, [], "rename 'Confidence' to 'confidence', 'Correct' to 'correct'"),
+        ({"CONFIDENCE": P, "predicted": ["a"] * N, **LABEL}, [], "; rename 'CONFIDENCE' to 'confidence'"),
     ],
 )
 def test_a_column_at_fault_is_named(

@@ -321,6 +321,20 @@ def test_unix_time_in_another_unit_is_recognised_and_said(tmp_path: Path, unit: 
     assert any(f"is read as Unix {unit}." in note for note in answers.notes)
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])
+@pytest.mark.parametrize(("times", "is_noted"), [([45_000.5, 45_001], True), ([45_000, 1_767_225_600], False)])
+def test_days_that_are_read_as_seconds_are_said(
+    tmp_path: Path, times: list[float], is_noted: bool, suffix: str
+) -> None:
+    """Issue: days since 1900, as spreadsheets write them, were a trend over some hours of 1970."""
+    if suffix == ".npz":
+        path = npz(tmp_path / "a.npz", probabilities=P[:2], labels=np.array([0, 1]), times=np.array(times))
+    else:
+        path = table(tmp_path / f"a{suffix}", {"confidence": [0.8, 0.7], "correct": [1, 0], "time": times})
+    notes = reading.read(path).notes
+    assert any("all are between 1960 and 1980" in note for note in notes) == is_noted
+
+
 @pytest.mark.parametrize(
     ("moments", "words"),
     [
@@ -439,6 +453,7 @@ ROW = "a,b,label\n0.5,0.5,a\n"
             "row 3, column 'a' holds '0,5'; allowed are numbers, and an empty cell for",
         ),
         ("t.csv", "a;b;label\n0,5;0,5;a\n", [], "a decimal comma is written as a point: 0.5\n"),
+        ("t.csv", "a,b,label\n50.5 %,49.5 %,a\n", [], "a percentage is written as a fraction: 0.505\n"),
         ("t.csv", ROW + '0.5,"0.5,a\n', [], "row 3 is not CSV"),
         ("t.csv", "label,tag\na,b\n", [], "and none for a class; expected"),
         ("t.csv", "confidence,predicted\n0.9,a\n", [], "has no 'labels'; it holds confidence, predicted"),

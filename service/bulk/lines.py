@@ -39,7 +39,7 @@ def number(name: str, cell: str) -> float:
     try:
         return table.number(cell)
     except ValueError:
-        raise ValueError(f"{name} is {short(cell)}; expected a number{table.comma_cure(cell)}") from None
+        raise ValueError(f"{name} is {short(cell)}; expected a number{table.number_cure(cell)}") from None
 
 
 def whole_number(name: str, cell: str) -> int:

@@ -372,7 +372,7 @@ def _floats(path: Path, name: str, cells: Sequence[str], row_N: Sequence[int]) -
         if isinstance(number, str):
             problem = f"{path}, row {row:,}, column {name!r} holds {short(number)}"
             allowed = "allowed are numbers, and an empty cell for a missing one"
-            cure = table.comma_cure(number)
+            cure = table.number_cure(number)
             raise NumberError(f"{problem}; {allowed}{cure}", name, has_cure=bool(cure))
     return np.array(found, np.float64)
 

@@ -7,6 +7,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ LONGEST = 2**24
 _RUN = re.compile(r"'*[=+\-@\t\r]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+([eE][+-]?\d+)?\s*")
+_PERCENTAGE = re.compile(r"\s*([+-]?\d*[.,]?\d+)\s*%\s*")
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 Row = tuple[int, list[str]]
 """A row number, as a spreadsheet counts it with the header as row 1, and the row's cells."""
@@ -223,15 +225,18 @@ def is_number(text: str) -> bool:
     return True
 
 
-def comma_cure(cell: str) -> str:
-    """Return what to do about a cell that is not a number only because of its decimal comma; otherwise "".
+def number_cure(cell: str) -> str:
+    """Return what to do about a cell that is not a number only because of its decimal comma or percent sign; else "".
 
     The text is to be read after what is allowed.
 
     Examples:
-        >>> comma_cure("0,25"), comma_cure("x")
-        ('; a decimal comma is written as a point: 0.25', '')
+        >>> number_cure("0,25"), number_cure("25 %"), number_cure("x")
+        ('; a decimal comma is written as a point: 0.25', '; a percentage is written as a fraction: 0.25', '')
     """
-    if not _DECIMAL_COMMA.fullmatch(cell):
-        return ""
-    return f"; a decimal comma is written as a point: {cell.strip().replace(',', '.')}"
+    if _DECIMAL_COMMA.fullmatch(cell):
+        return f"; a decimal comma is written as a point: {cell.strip().replace(',', '.')}"
+    if percentage := _PERCENTAGE.fullmatch(cell):
+        fraction = Decimal(percentage[1].replace(",", ".")) / 100
+        return f"; a percentage is written as a fraction: {fraction.normalize():f}"
+    return ""

@@ -218,8 +218,8 @@ class VectorInput(InputKind):
             return "" if self.missing else f"{'missing' if value is None else 'NaN'}; {cure}"
         if type(value) not in (int, float):
             cure = "send 1 or 0" if isinstance(value, bool) else "such as 1.5"
-            comma = table.comma_cure(value) if isinstance(value, str) else ""
-            return f"{short(value)}; allowed are numbers, {cure}{comma}"
+            how = table.number_cure(value) if isinstance(value, str) else ""
+            return f"{short(value)}; allowed are numbers, {cure}{how}"
         if abs(value) == math.inf:
             return f"{value}; allowed are finite numbers"
         if abs(value) > MOST:

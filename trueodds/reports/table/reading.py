@@ -17,6 +17,7 @@ from trueodds.files import FileError, read_npz
 from trueodds.inputs import columns
 from trueodds.inputs.columns import Texts
 from trueodds.inputs.table import is_number
+from trueodds.inputs.times import RECENT
 from trueodds.inputs.times import note as time_note
 from trueodds.processes.choices import LABEL, TABLES
 from trueodds.reports.table.classes import bare_names, numeric_names, one_column, unlabelled_note
@@ -275,7 +276,7 @@ def _of_columns(path: Path, form: Form) -> Answers:
     table = _read(path, ("confidence",) if by_confidence else of_classes, texts, times, list_column)
     table.texts.update(joined)
     moments = table.times.get("time")
-    note = "" if moments is None else time_note("time", moments.unit)
+    note = "" if moments is None else _note_on_times("time", moments)
     groups = Groups(
         tags=table.texts.get("tag"),
         versions=table.texts.get("version"),
@@ -540,6 +541,8 @@ def choose_columns(path: Path | str, header: Sequence[str], form: Form, list_col
     absent = [name for name in form.classes if name not in header]
     by_confidence = "confidence" in header and not form.scale and len(absent) == len(form.classes)
     one_of_two = len(form.classes) == 2 and len(others) == 1
+    if not (by_confidence or form.scale or form.classes):
+        _check_spelling(path, header)
     if absent and not by_confidence and not one_of_two:
         raise _no_column(path, absent[0], header, "--classes")
     of_classes = form.classes if form.classes and not absent else others
@@ -548,6 +551,15 @@ def choose_columns(path: Path | str, header: Sequence[str], form: Form, list_col
     if not by_confidence and not of_classes:
         raise FileError(f"{path} has the columns {quotes(header)}, and none for a class; expected {TABLES}")
     return Chosen(by_confidence, of_classes, absent)
+
+
+def _check_spelling(path: Path | str, header: Sequence[str]) -> None:
+    """Refuse a table of confidences whose columns have other names, such as Confidence and Correct."""
+    known = ("confidence", "predicted", "correct")
+    other = alike(known, header)
+    if "confidence" in other and len({*other, *header}.intersection(known)) > 1:
+        cures = [f"{theirs!r} to {name!r}" for name, theirs in other.items()]
+        raise FileError(f"{path} has no column 'confidence'; it has {column_quotes(header)}; rename {', '.join(cures)}")
 
 
 def _check_judge(path: Path, judge: str, header: Sequence[str], form: Form) -> None:
@@ -650,6 +662,11 @@ def _no_labels(rows: int) -> Texts:
     return Texts(("",), np.zeros(rows, np.intp))
 
 
+def _note_on_times(name: str, moments: columns.Times) -> str:
+    """Describe how a column of times is read."""
+    return time_note(name, moments.unit, is_recent=bool((np.abs(moments.ms_N) >= 1000 * RECENT).any()))
+
+
 def _groups(columns_by_name: Mapping[str, npt.NDArray[Any] | Texts | None], rows: int, path: Path) -> Groups:
     """Build the groups of the answers."""
     for name, column in columns_by_name.items():
@@ -662,7 +679,7 @@ def _groups(columns_by_name: Mapping[str, npt.NDArray[Any] | Texts | None], rows
     if columns_by_name["time"] is None:
         return Groups(tags=tags, versions=versions, questions=questions, confidence_sources=sources)
     moments = columns.times_of(columns_by_name["time"], "times")
-    note = time_note("times", moments.unit)
+    note = _note_on_times("times", moments)
     return Groups(
         tags=tags,
         versions=versions,
