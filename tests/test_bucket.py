@@ -141,6 +141,7 @@ def test_half_of_it(store: Store, bundles: list[Path], tmp_path: Path) -> None:
     assert there.read(["tiny/default"])["tiny/default"].decode().strip() == second.version
 
 
+@pytest.mark.full
 def test_a_look_asks_once_and_a_bucket_that_is_away_costs_nothing(
     store: Store, bundles: list[Path], tmp_path: Path
 ) -> None:

@@ -61,6 +61,7 @@ def test_the_introduction_takes_its_numbers_from_the_service() -> None:
     assert not re.search(r"below 0?\.02|\{", words), "beside an ECE of .047, on few labels, that looked wrong"
 
 
+@pytest.mark.full
 def test_the_demos_service_takes_no_keys_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     open_models(tmp_path / "models").publish(write_bundle(tmp_path / "bundle"))
     monkeypatch.setenv("TRUEODDS_ADMIN_KEY", "of another service")

@@ -55,6 +55,7 @@ def answers(folder: Path, rows: Any, **body: Any) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.full
 def test_the_tag_of_a_request_chooses_the_temperature(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With a model of one's own, whose logits are right by day and far too sure by night."""
     model = Linear()

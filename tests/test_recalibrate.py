@@ -182,6 +182,7 @@ def until_answers(service: httpx.Client, model: str, count: int) -> None:
     until(lambda: service.get("/calibration-report", params={"model": model}).json().get("answers") == count)
 
 
+@pytest.mark.full
 def test_from_drift_to_a_promoted_version_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def typed(*words: str) -> str:
         status = main([*words, "--models", str(tmp_path / "models")])

@@ -126,6 +126,7 @@ def test_a_calibrator_that_cannot_be_fitted_is_named(
     assert set(found.problems) == unfit
 
 
+@pytest.mark.full
 def test_pictures_are_the_same_bytes_and_name_every_calibrator(under_shift: Any, tmp_path: Path) -> None:
     found, _ = under_shift
     for folder in ("one", "two"):

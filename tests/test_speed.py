@@ -140,6 +140,7 @@ def test_a_rate_in_a_tensor_and_fused_steps_are_the_plain_ones() -> None:
     assert torch.allclose(weights[0], weights[1], rtol=1e-6)
 
 
+@pytest.mark.full
 def test_fewer_validations_change_no_weight(digits: DataSet, tmp_path: Path) -> None:
     each = train(digits, Training(epochs=5, width=4), tmp_path / "a")
     some = train(digits, Training(epochs=5, width=4, validate_every=3, curves=[2]), tmp_path / "b")

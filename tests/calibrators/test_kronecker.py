@@ -128,6 +128,7 @@ def test_the_preconditioner_saves_products_and_leaves_the_fit_alone(name: str, m
     np.testing.assert_allclose(short(z), whole(z), atol=1e-6)
 
 
+@pytest.mark.full
 def test_a_preconditioner_that_fails_gives_way_to_the_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows, and a column of another scale: the blocks alone reach no minimum."""
     rng = np.random.default_rng(1)

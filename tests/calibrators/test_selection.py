@@ -239,6 +239,7 @@ def test_curves_are_candidates_from_500_rows_on_and_venn_abers_of_two_classes() 
     assert "venn_abers" in default_candidates(2, 20) and "spline" not in default_candidates(2, 5000)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "spread", "rows"), [("vector", 27.0, 100), ("matrix", 27.0, 100), ("dirichlet", 27.0, 100)]
 )

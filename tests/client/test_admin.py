@@ -121,6 +121,7 @@ def test_any_route_has_the_key_the_tries_and_the_errors(client: Client) -> None:
     assert client.page(bins=10).lower().startswith(b"<!doctype html")
 
 
+@pytest.mark.full
 def test_the_admin_key_comes_from_a_file_or_the_environment(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ def command(*words: object, trusted: bool = True) -> int:
     return cli.main("trueodds", cli.COMMANDS, ["import", *map(str, words), *(["--trusted"] if trusted else [])])
 
 
+@pytest.mark.full
 def test_an_array_of_images(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

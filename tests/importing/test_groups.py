@@ -54,6 +54,7 @@ def imported(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: py
     return model, capsys.readouterr().out
 
 
+@pytest.mark.full
 def test_the_tag_of_a_request_chooses_the_temperature(imported: tuple[Any, str], tmp_path: Path) -> None:
     model, printed = imported
     assert "* group_temperature" in printed and "  any other" in printed and "  night" in printed
@@ -69,6 +70,7 @@ def test_the_tag_of_a_request_chooses_the_temperature(imported: tuple[Any, str],
         assert one["probabilities"] == pytest.approx(softmax(np.array(one["logits"]) / temperature), rel=1e-9)
 
 
+@pytest.mark.full
 def test_it_is_measured_with_the_groups_of_the_test_rows(imported: tuple[Any, str]) -> None:
     folder = Path("imported/net")
     metrics = read_json(folder / "metrics.json")
@@ -80,6 +82,7 @@ def test_it_is_measured_with_the_groups_of_the_test_rows(imported: tuple[Any, st
     assert again == Bundle.load(folder / "bundle").calibrator
 
 
+@pytest.mark.full
 def test_arrays_and_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Half of the rows is test rows, and a share of the others gives the thresholds; all keep their groups."""
     monkeypatch.chdir(tmp_path)

@@ -172,6 +172,7 @@ def test_the_length_is_that_of_the_files_or_asked_for(
     assert max_tokens(files, 20, place / "tokenizer.json", cut) == (20, ())
 
 
+@pytest.mark.full
 def test_the_files_beside_a_model_name_classes_sides_and_padding(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -105,6 +105,7 @@ def test_equal_weights_have_the_degrees_of_freedom_of_students_t() -> None:
     assert degrees_of_freedom(np.array([1.0, *[1e-3] * 500])) == 1.0
 
 
+@pytest.mark.full
 def test_agreement_with_very_unequal_propensities() -> None:
     """With the number of labels less one as degrees of freedom the coverage is 82%."""
     rng, runs, covered = np.random.default_rng(0), 300, 0
@@ -465,6 +466,7 @@ def test_a_kind_without_a_label_needs_the_smallest_propensity() -> None:
     assert unknown.lower == pytest.approx(float(binomial_interval(8, 8)[0])) and known.lower < 0.1 < unknown.lower
 
 
+@pytest.mark.full
 def test_coverage_of_judge_errors_with_propensities() -> None:
     """People label four times as often what the judge calls positive; without the propensities, no interval covers."""
     rng, runs = np.random.default_rng(9), 200

@@ -97,6 +97,7 @@ def test_bad_labels() -> None:
         worst_chances([0.9], [True], ["a"], ["a"], propensity_N=[0.5, 0.5])
 
 
+@pytest.mark.full
 def test_sums_stay_unbiased_while_labels_go_to_the_worst_tag() -> None:
     """12 draws in each of 14 runs: the mean error of the weighted sum lies within 5 standard errors (1 in 4,000)."""
     rng = np.random.default_rng(5)

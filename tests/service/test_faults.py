@@ -70,6 +70,7 @@ def bystander() -> Ledger:
     return Ledger(0, len(CLASSES), SHAPE, pause=0.02)
 
 
+@pytest.mark.full
 def test_the_ledger_sees_what_is_lost(running: Service, ledger: Ledger) -> None:
     """Otherwise the other tests here would prove nothing."""
     with ledger.load(running):

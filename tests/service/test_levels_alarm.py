@@ -148,6 +148,7 @@ def observed(client: Client, p_NC: Any, level_N: Any, **beside: Any) -> None:
     until(lambda: client.report(**WHOSE)["alarm"]["nulls"][0]["labels"] == len(level_N))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("shift", [0.0, 0.5])
 def test_the_service_tells_of_shifted_levels_only(serve: Callable[..., Client], hook: Hook, shift: float) -> None:
     """Report, page, /metrics and webhook of an observed version whose top confidence is calibrated."""

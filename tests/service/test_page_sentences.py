@@ -36,6 +36,7 @@ def watched(client: Client, labels: int) -> bool:
     return bool(client.report()["alarm"]["nulls"][0]["labels"] == labels)
 
 
+@pytest.mark.full
 def test_served_calibrated_then_over_confident(client: Client) -> None:
     """600 answers, the last 240 over-confident; 40% without a label, 2% of the labels corrected."""
     rng, given, looks, states = np.random.default_rng(0), 0, 100, set()

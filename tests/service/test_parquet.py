@@ -58,6 +58,7 @@ def watched(serve_once: Callable[..., Client]) -> Client:
     return serve_once()
 
 
+@pytest.mark.full
 def test_a_file_that_ends_its_reader_is_refused_and_nobody_elses(watched: Client) -> None:
     async def together() -> list[httpx.Response]:
         bodies = [good("a"), killer(), good("b"), killer(), good("c"), killer(), good("d")]

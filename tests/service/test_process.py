@@ -66,6 +66,7 @@ def predict(client: httpx.Client, instances: Any) -> list[dict[str, Any]]:
     return predictions
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_says_where_it_is_and_ends_in_order(folder: Path, number: signal.Signals) -> None:
     with server(folder) as (client, process):

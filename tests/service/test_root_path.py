@@ -76,6 +76,7 @@ def links(page: str) -> list[str]:
     return re.findall(r'(?:href|action|src|data-again)="([^"#][^"]*)"', page)
 
 
+@pytest.mark.full
 def test_predictions_labels_and_health(outside: httpx.Client) -> None:
     with Client(f"{str(outside.base_url).rstrip('/')}{ROOT}") as client:
         assert client.ready()

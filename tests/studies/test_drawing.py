@@ -201,6 +201,7 @@ def test_a_figure_that_the_runs_have_nothing_for_is_left_out(tmp_path: Path) -> 
     assert "figure3.png" in said and "figure1.png" not in said and "figure2.png" not in said
 
 
+@pytest.mark.full
 def test_effect_sizes_are_of_each_value_against_its_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figures = [{"kind": "effects", "y": "nll", "against": {"fl3": "ce"}}]
     study = parse({**STUDY, "figures": figures})

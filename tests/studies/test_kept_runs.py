@@ -305,6 +305,7 @@ def test_a_file_that_is_replaced_is_unpacked_again(kept: KeptRuns, workspace: Pa
     assert again.record()["seconds"] == 9.0 and place.record()["seconds"] == 2.0
 
 
+@pytest.mark.full
 def test_a_result_of_more_runs_stays_and_the_page_names_the_commit(kept: KeptRuns, workspace: Path) -> None:
     noisy_digits.prepare()
     of = study_format.read(str(studies.FILES / "noisy-digits.yaml"))

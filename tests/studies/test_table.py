@@ -47,6 +47,7 @@ def done(home: Path, study: Study, seconds: float = 3.0, missing: int | None = 3
     return places
 
 
+@pytest.mark.full
 def test_each_run_is_measured_with_each_calibrator(tmp_path: Path) -> None:
     study = parse(STUDY)
     places = done(tmp_path, study)
@@ -133,6 +134,7 @@ def test_chance_explains_what_differs_by_chance_alone(tmp_path: Path) -> None:
     assert not baseline_comparison.compare(parse(STUDY), places)
 
 
+@pytest.mark.full
 def test_times_are_judged_as_differences_are(tmp_path: Path) -> None:
     study = parse({
         **STUDY, "vary": {"method": ["ce", "fl3"], "seed": [0, 1, 2]}, "baseline": {"method": "ce"},

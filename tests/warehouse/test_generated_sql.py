@@ -107,6 +107,7 @@ def of_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[PartitionedTable
     return table, sums_of_partition(table, WINDOW)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_sums_by_day_in_the_sql_are_those_of_files(
     dialect: str, of_files: tuple[PartitionedTable, Partition], monkeypatch: pytest.MonkeyPatch

@@ -16,7 +16,7 @@ SECONDS = 60
 """Time after which a test that waits for a store is ended."""
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.full)])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where an empty store is."""
     if request.param == "sqlite":

@@ -62,6 +62,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return printed.err
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("model", "labels"), [("m", 84), ("m~shadow", 80), ("../o", 0)])
 async def test_the_sums_are_those_of_the_store_before_the_archive(
     address: str, tmp_path: Path, model: str, labels: int
@@ -111,6 +112,7 @@ def test_a_process_that_is_killed_between_both_counts_nothing_twice(address: str
     asyncio.run(main())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("moment", ["after the snapshot", "after the listing"])
 async def test_answers_that_leave_while_a_report_reads_count_once(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
@@ -255,6 +257,7 @@ def whole(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.full
 def test_the_command_reports_on_store_and_archive(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store, archive = str(whole / "store.sqlite"), str(whole / "archive")
     place = ("--store", store, "--archive", archive, "--model", "m", "--version", "v1")
