@@ -241,6 +241,7 @@ def test_a_group_that_was_not_there_before_is_an_error(classes: int, make: Make)
         sums_by_plan(source, replace(plan, group_codes=codes))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("per_table", [2, 21])
 def test_periods_in_several_tables_are_those_of_one(
     per_table: int, make: Make, monkeypatch: pytest.MonkeyPatch

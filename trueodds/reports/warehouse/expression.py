@@ -132,6 +132,9 @@ def _part_by_part(rows: Expression, plan: ReadingPlan) -> Expression:
     # Tried without a gain that 16 turns beside each other show: keys added up in 16 bits, cells without a case, labels
     # found in a list with a null, no guard of the confidence. The probability of the true class as a sum of products
     # or as an element of a list takes as long as the search by halves, or longer.
+    # A quarter of the time goes to sums that are not in the processor's cache: it was saved with 30 cells in place of
+    # 3,000. One sum in 128 bits for the three counts of a group took from 6% less to 2% more. Losses added up apart
+    # from the classes took from 8% less to 6% more. It depends on what else the machine does.
     codes = {f"code_{group}": _group_code(rows, group, values) for group, values in plan.group_codes}
     if plan.unit is not None and plan.period_range is not None:
         codes["code_period"] = _period_code(rows, *plan.period_range)
