@@ -119,6 +119,7 @@ class SqliteDatabase(Database):
             if free < LEAST_FREE:
                 raise StoreError(f"the disk of the store {self._path} is full: only {free:,} bytes are free")
             if not os.access(self._path, os.W_OK):
+                self._check_file()  # it may have gone since the group began
                 raise StoreError(f"the store {self._path} cannot be written: no permission")
 
         await self._submit(touch)
@@ -191,6 +192,7 @@ class SqliteDatabase(Database):
                 _insist(db, "BEGIN IMMEDIATE")
             finally:
                 self._join(group)
+            self._check_file()  # the lock may have taken seconds, and jobs joined meanwhile
             outcomes = [self._attempt(db, job) for job in group]
             db.execute("COMMIT")
         except Exception as error:

@@ -95,6 +95,22 @@ async def test_a_file_that_is_deleted_while_it_is_open_is_noticed(tmp_path: Path
     await store.close()
 
 
+async def test_a_file_that_is_deleted_while_a_write_waits_for_the_lock_takes_no_rows(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    store = await filled(path)
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        calls = [asyncio.create_task(call) for call in (store.put_predictions(batch(1)), store.ping())]
+        await asyncio.sleep(0.05)  # the first one waits for the lock, the second one joins it
+        path.rename(tmp_path / "aside")
+        other.rollback()
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert ["was deleted or replaced while it was open" in str(outcome) for outcome in outcomes] == [True, True]
+    (tmp_path / "aside").rename(path)
+    assert (await store.read_sums("m", "v1")).answers == 0
+    await store.close()
+
+
 async def test_commits_are_durable_ones(tmp_path: Path) -> None:
     store = await filled(tmp_path / "s.sqlite")
     mode, level = (writer_of(store).execute(f"PRAGMA {p}").fetchone()[0] for p in ("journal_mode", "synchronous"))
