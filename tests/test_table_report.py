@@ -22,6 +22,8 @@ from trueodds.reports import Report
 from trueodds.reports.table import reading
 from trueodds.reports.table.reading import Form
 from trueodds.reports.table.table_report import report_of_answers, sums_by, sums_by_period, sums_of
+from trueodds.reports.warehouse.parquet_source import open_source
+from trueodds.reports.warehouse.planning import plan_of
 
 RNG = np.random.default_rng(0)
 N, NAMES = 900, ("cat", "dog", "hare")
@@ -319,6 +321,24 @@ def test_unix_time_in_another_unit_is_recognised_and_said(tmp_path: Path, unit: 
     assert answers.groups.time_ms_N is not None
     assert answers.groups.time_ms_N.tolist() == [1_767_225_600_000, 1_767_229_200_000]
     assert any(f"is read as Unix {unit}." in note for note in answers.notes)
+
+
+def test_columns_beside_a_confidence_in_another_spelling_are_named(tmp_path: Path) -> None:
+    """Issue: with Time and Tag a report had no trend and no tags, and did not say why."""
+    columns = {
+        "confidence": [0.8, 0.7],
+        "correct": [1, 0],
+        "Time": ["2026-01-01"] * 2,
+        "TAG": ["a", "b"],
+        "note": ["x"] * 2,
+    }
+    path = table(tmp_path / "a.parquet", columns)
+    notes = reading.read(path).notes
+    assert notes == (
+        "The column 'TAG' is not read: rename it to 'tag' if it has that meaning. The column 'Time' is not read: rename"
+        " it to 'time' if it has that meaning.",
+    )
+    assert plan_of(open_source(str(path), "duckdb"), Form()).notes == notes
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])

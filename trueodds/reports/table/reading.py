@@ -307,6 +307,8 @@ def _of_columns(path: Path, form: Form) -> Answers:
     if by_confidence:
         confidence = table.numbers["confidence"]
         answers = _of_confidence(path, confidence, correct, predicted, labels, groups, header, form.classes, form)
+        if unread := unread_note(header, form):
+            answers = replace(answers, notes=(*answers.notes, unread))
         return _with_sets(path, header, answers, table.texts.get("set"), labels, form.classes, predicted, form)
     assert labels is not None
     scale = form.scale or "probabilities"
@@ -560,6 +562,16 @@ def _check_spelling(path: Path | str, header: Sequence[str]) -> None:
     if "confidence" in other and len({*other, *header}.intersection(known)) > 1:
         cures = [f"{theirs!r} to {name!r}" for name, theirs in other.items()]
         raise FileError(f"{path} has no column 'confidence'; it has {column_quotes(header)}; rename {', '.join(cures)}")
+
+
+def unread_note(header: Sequence[str], form: Form) -> str:
+    """Name columns beside a confidence that would be read if they were spelled otherwise, such as Time; or ""."""
+    known = [name for name in NOT_CLASSES if name != "id"]
+    others = [name for name in header if name not in (form.label, form.judge, *form.classes)]
+    return " ".join(
+        f"The column {theirs!r} is not read: rename it to {name!r} if it has that meaning."
+        for name, theirs in alike(known, others).items()
+    )
 
 
 def _check_judge(path: Path, judge: str, header: Sequence[str], form: Form) -> None:

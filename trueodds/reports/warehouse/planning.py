@@ -25,7 +25,7 @@ from trueodds.reports.table.classes import (
     one_column,
     order_note,
 )
-from trueodds.reports.table.reading import Form, choose_columns
+from trueodds.reports.table.reading import Form, choose_columns, unread_note
 from trueodds.reports.table.table_content import agreement, correctness
 from trueodds.reports.table.table_report import MAX_POINTS, MOST_GROUPS
 from trueodds.reports.warehouse.answer_rows import _is_explained, _on_step, all_of, period_of, rows_of, text_of
@@ -120,7 +120,9 @@ def plan_of(
         has_float_errors=source.engine in FLOAT_ERRORS,
     )
     if by_confidence:
-        return _of_confidence(source, form, plan, notes, int(stats["low"] or 0))
+        plan = _of_confidence(source, form, plan, notes, int(stats["low"] or 0))
+        unread = unread_note(header, form)
+        return replace(plan, notes=(*plan.notes, unread)) if unread else plan
     return _of_classes(source, form, plan, notes, of_classes, form.classes if absent else ())
 
 
