@@ -91,10 +91,12 @@ def test_the_command(client: Client, url: str, tmp_path: Path, capsys: pytest.Ca
     assert "7 labels stored, 0 known already, 1 skipped, 2 rows without a label." in capsys.readouterr().out
     assert run(url, "import", file, *whose) == 0
     assert "0 labels stored, 7 known already, 1 skipped, 2 rows without a label." in capsys.readouterr().out
-    rows[9]["label"] = "maybe"  # the tenth row of the file, and the ninth with a label
+    rows[8]["label"] = rows[9]["label"] = "maybe"  # the ninth and tenth row of the file, the eighth and ninth label
     write(file, rows)
     assert run(url, "import", file, *whose) == 1
-    assert f"{rows[9]['id']}: unknown class 'maybe'; allowed are 'ham', 'spam'" in capsys.readouterr().err
+    problem = "unknown class 'maybe'; allowed are 'ham', 'spam'"
+    problems = f"{rows[8]['id']}: {problem}; {rows[9]['id']}: {problem}. Nothing of this call was stored"
+    assert problems in capsys.readouterr().err
     assert run(url, "draw", "--budget", 5, *whose) == 1
     assert "has no answer without a label" in capsys.readouterr().err
 

@@ -143,7 +143,7 @@ def _with_id(error: CallError) -> CallError:
     problems = error.details.get("problems", ())
     if not problems:
         return error
-    named = [f"{problem['id']}: {problem['message']}" for problem in problems if problem.get("id")]
+    named = [f"{problem['id']}: {problem['message'].rstrip('.')}" for problem in problems if problem.get("id")]
     message = (
         f"{'; '.join(named) or error.message}. Nothing of this call was stored: correct the file, and import it again"
     )
