@@ -235,7 +235,7 @@ def test_what_tables_cannot_be_compared(tmp_path: Path, capsys: pytest.CaptureFi
         ((named, swapped), "'0' of named has the label"),
         (one, "1 labelled row to compare; give 3 or more"),
         ((named, twice), "twice.csv has the id '0' twice"),
-        ((named, far), "named and far share no id"),
+        ((named, far), "named and far share no id (the first ones are '0' and '100'); give"),
         ((plain, named, "--bins", 7), "--bins is 7"),
     ):
         assert run(*words) == 1

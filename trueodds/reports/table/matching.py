@@ -94,7 +94,11 @@ def _common(
     first, *others = places
     shared = [key for key in places[first] if all(key in places[name] for name in others)]
     if not shared:
-        raise FileError(f"{' and '.join(tables)} share no id; give tables of the same rows")
+        begin = " and ".join(short(next(iter(place))) for place in places.values())
+        raise FileError(
+            f"{' and '.join(tables)} share no id (the first ones are {begin}); give tables of the same rows, with ids"
+            " that are written alike"
+        )
     rows = {name: np.array([place[key] for key in shared], np.intp) for name, place in places.items()}
     left = {name: len(place) - len(shared) for name, place in places.items() if len(place) > len(shared)}
     notes = [f"{plural(more, 'row')} of {name} left out: not in every table." for name, more in left.items()]
