@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import log_ndtr
+import scipy
 
 from trueodds.metrics.labelling.sampling import HIDDEN_GAP
 from trueodds.sums.inputs import Array, as_numbers, check_top
@@ -152,9 +152,9 @@ def _log_distribution(x_P: Array, mean_K: Array, deviation_K: Array) -> Array:
     """Return ln P(|X| <= x) of normal numbers with means of 0 or more."""
     upper_KP = (x_P - mean_K[:, None]) / deviation_K[:, None]
     lower_KP = (-x_P - mean_K[:, None]) / deviation_K[:, None]
-    log_upper_KP = log_ndtr(upper_KP)
+    log_upper_KP = scipy.special.log_ndtr(upper_KP)
     with np.errstate(divide="ignore"):
-        ratio_KP = np.exp(np.minimum(log_ndtr(lower_KP) - log_upper_KP, 0.0))
+        ratio_KP = np.exp(np.minimum(scipy.special.log_ndtr(lower_KP) - log_upper_KP, 0.0))
         log_KP: Array = np.maximum(log_upper_KP + np.log1p(-ratio_KP), -700.0)
     return log_KP
 
