@@ -16,6 +16,7 @@ from pipeline import calibrate
 from pipeline.config import Calibration, Evaluation
 from pipeline.figures import evaluation as pictures
 from trueodds import calibrators, logits, metrics
+from trueodds.drawing.bin_counts import BINS, HEIGHT, TOP, by_number_of_bins
 from trueodds.drawing.calibrators import APART, LEFT, PLANE, apart, uncertainty
 from trueodds.drawing.class_chart import NAMED
 from trueodds.errors import ConfigError
@@ -233,8 +234,22 @@ def test_the_pictures_are_deterministic_and_pictures(tmp_path: Path) -> None:
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes()
         assert ElementTree.parse(one).getroot().tag.endswith("svg")
-        if one.stem != "bins":
-            assert "var(" not in one.read_text() and "prefers-color-scheme:dark" in one.read_text()
+        assert "var(" not in one.read_text() and "prefers-color-scheme:dark" in one.read_text()
+
+
+def test_the_number_of_bins_is_drawn_at_its_errors() -> None:
+    z, y = rows(300)
+    before, after = (measure(c, z, y, Evaluation()) for c in (calibrators.Identity(), calibrators.fit(z, y, "vector")))
+    svg = by_number_of_bins(before, after, "a title")
+    grids = re.findall(r'<text class="e"[^>]*>([^<]*)<', svg)
+    squares = re.findall(r'class="before hollow thin"[^>]* d="([^"]*)"', svg)
+    p_NC = metrics.softmax(z)
+    for panel, (metric, slack) in enumerate(((metrics.ece, 0.002), (metrics.mce, 0.002))):
+        top = float(grids[5 * panel + 4])
+        at = [float(y) + 2 for y in re.findall(r"M[\d.]+ (-?[\d.]+)h", squares[panel])]
+        found = [top * (1 - (one - TOP) / HEIGHT) for one in at]
+        assert found == pytest.approx([metric(p_NC, y, bins=bins) for bins in BINS], abs=slack * top)
+    assert svg.count('class="chance" d="M62') == 1 and ">1,000<" in svg
 
 
 def test_many_classes_are_drawn_with_the_worst_named(tmp_path: Path) -> None:

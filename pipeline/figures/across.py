@@ -12,14 +12,14 @@ import numpy as np
 from pipeline.figures.close_look import panel
 from pipeline.figures.labels import label
 from pipeline.figures.style import BAR, GAP, INK, LINE, bare, new_figure
-from trueodds.metrics import CELLS, CalibrationSums, ece, mce, noise_floor
+from trueodds.drawing.bin_counts import BINS
+from trueodds.metrics import CalibrationSums, ece, mce, noise_floor
 from trueodds.sums.inputs import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BINS = [bins for bins in range(10, 1001) if CELLS % bins == 0]
 ACROSS = 4
 """Largest number of panels in a row."""
 BANDS_UP_TO = 2
@@ -72,15 +72,15 @@ def reliability_grid(sums: Mapping[str, CalibrationSums], bins: int, level: floa
         )
 
 
-def robustness(sums: Mapping[str, Sequence[CalibrationSums]], out: Path, title: str, *, png: bool = True) -> None:
+def robustness(sums: Mapping[str, Sequence[CalibrationSums]], out: Path, title: str) -> None:
     """Draw ECE and MCE for 10 to 1,000 equal-width bins, averaged over the seeds of each model.
 
     The thin line of a model is its noise floor: the mean ECE that it would have if it were calibrated. For one or two
     models a band reaches from there to the floor's 95th percentile. The plug-in ECE grows with the number of bins, and
     so does the floor. Only their distance is informative, not the height alone. For many bins the MCE is that of a bin
-    with a single row. Written to `out`.svg and, with `png`, to `out`.png (gamma-net paper, figs. 5, 8).
+    with a single row. Written to `out`.svg and `out`.png (gamma-net paper, figs. 5, 8).
     """
-    with new_figure(out, title, (8.8, 4.2), png=png) as figure:
+    with new_figure(out, title, (8.8, 4.2), png=True) as figure:
         left, right = figure.subplots(1, 2)
         for number, (name, of_seeds) in enumerate(sums.items()):
             style = line_style(number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.figures.across import robustness
+from trueodds.drawing.bin_counts import by_number_of_bins
 from trueodds.drawing.calibrators import comparison
 from trueodds.drawing.class_chart import per_class
 from trueodds.drawing.reliability import before_and_after
@@ -24,8 +24,7 @@ def draw(results: Results, class_names: Sequence[str], out: Path, subject: str) 
         "reliability": before_and_after(before, after, settings, f"{subject}: reliability on {rows}"),
         "classes": per_class(before, after, class_names, f"{subject}: ECE of each class on {rows}"),
         "calibrators": comparison(before, after, results.others, settings, f"{subject}: calibrators on {rows}"),
+        "bins": by_number_of_bins(before, after, f"{subject}: calibration error by the number of bins on {rows}"),
     }
     for name, svg in pictures.items():
         write_text(out / f"{name}.svg", svg)
-    both = {f"{when} ({one.name})": [one.sums] for when, one in (("before", before), ("after", after))}
-    robustness(both, out / "bins", f"{subject}: ECE by the number of bins", png=False)

@@ -81,7 +81,7 @@ class Across:
             steps = (step * power * part for part in (0.1, 1.0, 10.0) for step in STEPS)
             step = next(step for step in steps if (self.high - self.low) / step <= most - 1)
             values = [step * k for k in range(math.ceil(self.low / step - 1e-9), int(self.high / step + 1e-9) + 1)]
-        return [Tick(self(value), f"{value:.3g}") for value in values if self.low <= value <= self.high * (1 + 1e-9)]
+        return [Tick(self(value), number(value)) for value in values if self.low <= value <= self.high * (1 + 1e-9)]
 
     def grid(self, top: float, bottom: float) -> str:
         """Draw the ticks as lines down the plot, with their numbers below it."""
@@ -96,6 +96,11 @@ def n(value: float) -> str:
     """Format a coordinate. A tenth of a unit is a tenth of a pixel."""
     text = f"{value:.1f}"
     return text[:-2] if text.endswith(".0") else text
+
+
+def number(value: float) -> str:
+    """Format the number of a tick."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def nice_top(value: float, least: float) -> float:
