@@ -26,8 +26,8 @@ def by_number_of_bins(before: Measurement, after: Measurement, title: str) -> st
     floors = [noise_floor(after.sums, bins=bins) for bins in BINS]
     of_before = [noise_floor(before.sums, bins=bins).mean for bins in BINS]
     chance = [floor.mean for floor in floors], [floor.p95 for floor in floors]
-    values = {metric: [[metric(one.sums, bins=k) for k in BINS] for one in (before, after)] for metric in (ece, mce)}
-    top = nice_top(max(max(of) for of in (*values[ece], chance[1], of_before)), LEAST)
+    eces, mces = ([[metric(one.sums, bins=k) for k in BINS] for one in (before, after)] for metric in (ece, mce))
+    top = nice_top(max(max(of) for of in (*eces, chance[1], of_before)), LEAST)
     legend = (
         LegendEntry('<path class="before hollow thin" d="M7 4h4v4h-4z"/>', f"before ({before.name})"),
         LegendEntry('<path class="after line" d="M0 6H18"/>', f"after ({after.name})"),
@@ -35,8 +35,8 @@ def by_number_of_bins(before: Measurement, after: Measurement, title: str) -> st
         LegendEntry('<path class="before line floor" d="M0 6H18"/>', "mean noise floor before"),
     )
     panels = [
-        _panel("ECE (fraction)", top, *values[ece], chance, of_before),
-        _panel("MCE (fraction)", 1.0, *values[mce]),
+        _panel("ECE (fraction)", top, eces[0], eces[1], chance, of_before),
+        _panel("MCE (fraction)", 1.0, mces[0], mces[1]),
     ]
     return picture(title, panels, legend)
 
