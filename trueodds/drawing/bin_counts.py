@@ -14,6 +14,7 @@ from trueodds.metrics import CELLS, ece, mce, noise_floor
 BINS = [bins for bins in range(10, 1001) if CELLS % bins == 0]
 """Numbers of bins. All are made of whole cells."""
 TOP, HEIGHT = 24.0, 260.0
+FLOOR = 'class="before line" style="stroke-width:1;stroke-dasharray:3 3"'
 
 
 def by_number_of_bins(before: Measurement, after: Measurement, title: str) -> str:
@@ -32,7 +33,7 @@ def by_number_of_bins(before: Measurement, after: Measurement, title: str) -> st
         LegendEntry('<path class="before hollow thin" d="M7 4h4v4h-4z"/>', f"before ({before.name})"),
         LegendEntry('<path class="after line" d="M0 6H18"/>', f"after ({after.name})"),
         LegendEntry('<path class="chance" d="M0 0h18v12h-18z"/>', "noise floor after, mean to 95th percentile"),
-        LegendEntry('<path class="before line floor" d="M0 6H18"/>', "mean noise floor before"),
+        LegendEntry(f'<path {FLOOR} d="M0 6H18"/>', "mean noise floor before"),
     )
     panels = [
         _panel("ECE (fraction)", top, eces[0], eces[1], chance, of_before),
@@ -60,7 +61,7 @@ def _panel(
         scale.grid(LEFT, across.end),
         across.grid(TOP, scale.bottom),
         f'<path class="chance" d="{band(points(chance[1]), points(chance[0]))}"/>' if chance[0] else "",
-        f'<path class="before line floor" d="{line(points(floor_B))}"/>' if floor_B else "",
+        f'<path {FLOOR} d="{line(points(floor_B))}"/>' if floor_B else "",
         f'<path class="before hollow thin" d="{squares}"/>',
         f'<path class="after line" d="{line(points(after_B))}"/>',
         f'<path class="axis" d="M{LEFT:g} {TOP:g}V{n(scale.bottom)}H{n(across.end)}"/>',
