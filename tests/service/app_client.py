@@ -25,7 +25,7 @@ class Client:
         self.http = httpx.AsyncClient(transport=transport, base_url="http://service", timeout=30)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(120)
 
     def __enter__(self) -> Client:
         self._thread.start()
