@@ -237,6 +237,11 @@ LABEL = {"label": labels("a", "b")}
             [],
             "has no column 'label'; it has '0.9', 'b'; name it with --label. If its first row is an",
         ),
+        (
+            {"discount": ["12 %"] * N, **AB, **LABEL},
+            [],
+            "0.12 for a probability. If 'discount' is not a class, name the columns of the classes: --classes a,b",
+        ),
         ({"Confidence": P, "Correct": [1] * N}, [], "rename 'Confidence' to 'confidence', 'Correct' to 'correct'"),
         ({"CONFIDENCE": P, "predicted": ["a"] * N, **LABEL}, [], "; rename 'CONFIDENCE' to 'confidence'"),
     ],

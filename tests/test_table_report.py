@@ -473,7 +473,12 @@ ROW = "a,b,label\n0.5,0.5,a\n"
             "row 3, column 'a' holds '0,5'; allowed are numbers, and an empty cell for",
         ),
         ("t.csv", "a;b;label\n0,5;0,5;a\n", [], "a decimal comma is written as a point: 0.5\n"),
-        ("t.csv", "a,b,label\n50.5 %,49.5 %,a\n", [], "a percentage is written as a fraction: 0.505\n"),
+        (
+            "t.csv",
+            "a,b,label\n50.5 %,49.5 %,a\n",
+            [],
+            "; leave out the percent sign: 50.5, or 0.505 for a probability\n",
+        ),
         ("t.csv", ROW + '0.5,"0.5,a\n', [], "row 3 is not CSV"),
         ("t.csv", "label,tag\na,b\n", [], "and none for a class; expected"),
         ("t.csv", "confidence,predicted\n0.9,a\n", [], "has no 'labels'; it holds confidence, predicted"),

@@ -39,7 +39,7 @@ class Scale:
 
     def ticks(self) -> list[Tick]:
         """Return ticks at 0, the top, and the quarters between."""
-        return [Tick(self(self.top * k / 4), f"{self.top * k / 4:.3g}") for k in range(5)]
+        return [Tick(self(self.top * k / 4), number(self.top * k / 4)) for k in range(5)]
 
     def grid(self, left: float, end: float) -> str:
         """Draw the ticks as lines across the plot, with their numbers on its left."""
@@ -117,6 +117,11 @@ def line(points: Iterable[Point]) -> str:
     levels = ["", *(y for _, y in words), ""]
     kept = [word for k, word in enumerate(words) if not levels[k] == levels[k + 1] == levels[k + 2]]
     return "".join(f"{'L' if k else 'M'}{x} {y}" for k, (x, y) in enumerate(kept))
+
+
+def squares(points: Iterable[Point]) -> str:
+    """Return the path of a small square around each point."""
+    return "".join(f"M{n(x - 2)} {n(y - 2)}h4v4h-4z" for x, y in points)
 
 
 def band(upper: Sequence[Point], lower: Sequence[Point]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from trueodds.drawing.axis import LEFT, WIDTH, Across, Point, Scale, band, line, n, nice_top
+from trueodds.drawing.axis import LEFT, WIDTH, Across, Point, Scale, band, line, n, nice_top, squares
 from trueodds.drawing.class_chart import LEAST
 from trueodds.drawing.picture import LegendEntry, Panel, picture
 from trueodds.evaluation.measurement import Measurement
@@ -55,14 +55,13 @@ def _panel(
     def points(values_B: Sequence[float]) -> list[Point]:
         return [(across(bins), scale(value)) for bins, value in zip(BINS, values_B, strict=True)] if values_B else []
 
-    squares = "".join(f"M{n(x - 2)} {n(y - 2)}h4v4h-4z" for x, y in points(before_B))
     middle, below = n(LEFT + WIDTH / 2), n(scale.bottom + 38)
     parts = [
         scale.grid(LEFT, across.end),
         across.grid(TOP, scale.bottom),
         f'<path class="chance" d="{band(points(chance[1]), points(chance[0]))}"/>' if chance[0] else "",
         f'<path {FLOOR} d="{line(points(floor_B))}"/>' if floor_B else "",
-        f'<path class="before hollow thin" d="{squares}"/>',
+        f'<path class="before hollow thin" d="{squares(points(before_B))}"/>',
         f'<path class="after line" d="{line(points(after_B))}"/>',
         f'<path class="axis" d="M{LEFT:g} {TOP:g}V{n(scale.bottom)}H{n(across.end)}"/>',
         f'<text class="label" x="{LEFT:g}" y="{TOP - 11:g}">{escape(name)}</text>',

@@ -7,7 +7,7 @@ from html import escape
 
 import numpy as np
 
-from trueodds.drawing.axis import LEFT, WIDTH, Across, Scale, line, n, nice_top
+from trueodds.drawing.axis import LEFT, WIDTH, Across, Scale, line, n, nice_top, squares
 from trueodds.drawing.picture import LegendEntry, Panel, picture
 from trueodds.evaluation.measurement import Measurement
 
@@ -53,12 +53,10 @@ def _all(before: Measurement, after: Measurement, order_C: np.ndarray, height: f
     across = Across(0, count + 1, LEFT, WIDTH)
     at_C = [across(rank) for rank in range(1, count + 1)]
     floor = line((x, scale(after.floor_C[k])) for x, k in zip(at_C, order_C, strict=True))
-    squares = "".join(
-        f"M{n(x - 2)} {n(scale(before.ece_C[k]) - 2)}h4v4h-4z" for x, k in zip(at_C, order_C, strict=True)
-    )
+    before_C = squares((x, scale(before.ece_C[k])) for x, k in zip(at_C, order_C, strict=True))
     content = f"""{scale.grid(LEFT, across.end)}
 <path class="chance" d="{floor}V{n(scale.bottom)}H{n(at_C[0])}z"/>
-<path class="before hollow thin" d="{squares}"/>
+<path class="before hollow thin" d="{before_C}"/>
 <path class="after line" d="{line((x, scale(after.ece_C[k])) for x, k in zip(at_C, order_C, strict=True))}"/>
 <path class="axis" d="M{LEFT:g} {n(scale.bottom)}H{n(across.end)}"/>
 <text class="label" x="{LEFT:g}" y="{TOP - 11:g}">ECE of the class (fraction)</text>

@@ -231,12 +231,14 @@ def number_cure(cell: str) -> str:
     The text is to be read after what is allowed.
 
     Examples:
-        >>> number_cure("0,25"), number_cure("25 %"), number_cure("x")
-        ('; a decimal comma is written as a point: 0.25', '; a percentage is written as a fraction: 0.25', '')
+        >>> number_cure("0,25"), number_cure("x")
+        ('; a decimal comma is written as a point: 0.25', '')
+        >>> number_cure("25 %")
+        '; leave out the percent sign: 25, or 0.25 for a probability'
     """
     if _DECIMAL_COMMA.fullmatch(cell):
         return f"; a decimal comma is written as a point: {cell.strip().replace(',', '.')}"
     if percentage := _PERCENTAGE.fullmatch(cell):
-        fraction = Decimal(percentage[1].replace(",", ".")) / 100
-        return f"; a percentage is written as a fraction: {fraction.normalize():f}"
+        number = percentage[1].replace(",", ".")
+        return f"; leave out the percent sign: {number}, or {(Decimal(number) / 100).normalize():f} for a probability"
     return ""

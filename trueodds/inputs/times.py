@@ -13,7 +13,7 @@ UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanosecond
 """Units of Unix time, each with its number per second."""
 EARLIEST, LATEST = 10**9, 4_133_980_800
 """Range in seconds, 2001-09-09 to 2101. Times in other units than seconds must lie in it."""
-RECENT = 315_532_800
+TEN_YEARS = 315_532_800
 """Seconds from 1970 to 1980. If all times are smaller, they may be other numbers, such as a spreadsheet's days."""
 COMPACT_DATES = 19700101, 21001231
 """Range of dates that are written without dashes. As seconds they are two weeks of 1970."""
@@ -64,15 +64,15 @@ def unit_of(number: float) -> str:
     return next((unit for unit, size in UNITS.items() if size > 1 and EARLIEST <= abs(number) / size < LATEST), "")
 
 
-def note(name: str, unit: str, *, is_recent: bool) -> str:
+def note(name: str, unit: str, *, near_1970: bool) -> str:
     """Describe how a column of times is read; "" if there is nothing to note.
 
     Args:
         name: Name of the column.
         unit: Unit of its numbers; "" for ISO 8601 and timestamps.
-        is_recent: Whether a time is at least `RECENT` seconds away from 1970.
+        near_1970: Whether all times are less than `TEN_YEARS` from the beginning of 1970.
     """
-    if unit == "seconds" and not is_recent:
+    if unit == "seconds" and near_1970:
         return (
             f"{name} is read as Unix seconds, and all are between 1960 and 1980. If they are days or running numbers,"
             " give ISO 8601 or Unix time instead."

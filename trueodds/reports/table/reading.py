@@ -17,7 +17,7 @@ from trueodds.files import FileError, read_npz
 from trueodds.inputs import columns
 from trueodds.inputs.columns import Texts
 from trueodds.inputs.table import is_number
-from trueodds.inputs.times import RECENT
+from trueodds.inputs.times import TEN_YEARS
 from trueodds.inputs.times import note as time_note
 from trueodds.processes.choices import LABEL, TABLES
 from trueodds.reports.table.classes import bare_names, numeric_names, one_column, unlabelled_note
@@ -497,10 +497,12 @@ def _read(
         return columns.read(path, numbers, texts, times)
     except columns.NumberError as error:
         others = [name for name in numbers if name != error.column]
-        if not others or error.has_cure:
+        if not others:
             raise
         texts_of = columns.read(path, (), others).texts
         others = [name for name, cells in texts_of.items() if all(is_number(value) for value in cells.values if value)]
+        if error.has_cure and not others:  # all columns are written in this way
+            raise
         cure = _naming(others, "logits", error.column)
         raise FileError(f"{error}{cure}{' --positive CLASS' * (len(others) == 1)}") from None
 
@@ -676,7 +678,7 @@ def _no_labels(rows: int) -> Texts:
 
 def _note_on_times(name: str, moments: columns.Times) -> str:
     """Describe how a column of times is read."""
-    return time_note(name, moments.unit, is_recent=bool((np.abs(moments.ms_N) >= 1000 * RECENT).any()))
+    return time_note(name, moments.unit, near_1970=bool((np.abs(moments.ms_N) < 1000 * TEN_YEARS).all()))
 
 
 def _groups(columns_by_name: Mapping[str, npt.NDArray[Any] | Texts | None], rows: int, path: Path) -> Groups:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from trueodds.files import FileError
 from trueodds.inputs.columns import Texts
-from trueodds.inputs.times import COMPACT_DATES, EARLIEST, LATEST, RECENT, YEARS_MS
+from trueodds.inputs.times import COMPACT_DATES, EARLIEST, LATEST, TEN_YEARS, YEARS_MS
 from trueodds.inputs.times import UNITS as TIME_UNITS
 from trueodds.inputs.times import note as time_note
 from trueodds.processes.choices import TABLES, TrendUnit
@@ -238,7 +238,7 @@ def look_at_times(
         {
             **{unit: condition.ifelse(1, 0).sum() for unit, condition in among.items()},
             "compact": compact.ifelse(1, 0).sum(),
-            "recent": (size >= RECENT).ifelse(1, 0).sum(),
+            "far": (size >= TEN_YEARS).ifelse(1, 0).sum(),
             "rows": source.table.count() if name == "time" else column.count(),
         }
     )
@@ -251,7 +251,7 @@ def look_at_times(
             f" ({', '.join(units) or 'none fits'}); allowed are timestamps, or Unix seconds, milli-, micro- or"
             " nanoseconds in every row"
         )
-    note = time_note(name, units[0], is_recent=counts["recent"] > 0)
+    note = time_note(name, units[0], near_1970=not counts["far"])
     return TimeColumn(column=name, per_second=TIME_UNITS[units[0]]), note, others
 
 
