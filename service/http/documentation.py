@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from service.errors import ServiceError
 from service.http import error_answers, keys
+from service.http.answers import add_schemas, answer_of
 from service.http.routing import root_of
 
 Examples = dict[str, dict[str, Any]]
@@ -57,18 +58,16 @@ def route(
 
     Args:
         role: Role of the key.
-        answer: Type of the answer in JSON; None if it has another form.
+        answer: Model of the answer in JSON, or several (`A | B`); None if it has another form.
         content: Other forms of the answer, by media type.
         tag: Part of the documentation.
         errors: Descriptions of errors; see `error_answers.document_errors`.
     """
-    success = {} if answer is None else {"model": answer}
-    if content is not None:
-        success["content"] = content
+    forms = {**({} if answer is None else answer_of(answer)), **(content or {})}
     return {
         "tags": [tag],
         "dependencies": [keys.requires(role)],
-        "responses": {200: success, **error_answers.document_errors(**errors, **keys.ERRORS)},
+        "responses": {200: {"content": forms}, **error_answers.document_errors(**errors, **keys.ERRORS)},
     }
 
 
@@ -106,7 +105,8 @@ def install(app: FastAPI, version: Callable[[], Hashable], examples: Callable[[]
     def newest() -> tuple[dict[str, Any], dict[str, bytes]]:
         """Return the document, and its encoded forms by the path under which the application is mounted."""
         if (now := key()) not in kept:
-            document = plain() if now is None else _with_examples(plain(), examples())
+            document = add_schemas(plain())
+            document = document if now is None else _with_examples(document, examples())
             kept.clear()
             kept[now] = document, {}
         return kept[now]

@@ -18,6 +18,7 @@ from starlette.routing import Match, Mount
 from starlette.types import Scope
 
 from service.errors import MOST_LISTED, STATUSES, Refusal, ServiceError
+from service.http.answers import answer_of
 from trueodds.inputs import InputError, InputTooLargeError, UnreadableError
 from trueodds.texts import short
 
@@ -101,7 +102,7 @@ def bad_rows(refusals: list[Refusal]) -> list[BadRow]:
 
 def document_errors(model: type[BaseModel] = ErrorAnswer, /, **descriptions: str) -> dict[int | str, dict[str, Any]]:
     """Return the `responses` of a route, such as `document_errors(_404="unknown model")`."""
-    return {int(code[1:]): {"model": model, "description": text} for code, text in descriptions.items()}
+    return {int(code[1:]): {"content": answer_of(model), "description": text} for code, text in descriptions.items()}
 
 
 def install(app: FastAPI) -> None:

@@ -102,6 +102,6 @@ def requires(role: Role) -> Any:
 
 
 ERRORS = {"_401": "no key, or an unknown key", "_403": "a key of another role"}
-"""Error descriptions for `error_answers.documented`, for a route that requires a key."""
+"""Error descriptions for `error_answers.document_errors`, for a route that requires a key."""
 NEEDS_KEY: dict[str, Any] = {"security": [{"HTTPBearer": []}]}
 """OpenAPI entry of a route that calls `check` itself, because a dependency costs 20 us."""

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 
 from service.errors import ServiceError
 from service.http import documentation, error_answers, json_body, keys
+from service.http.answers import answer_of
 from trueodds.texts import line_problem, short
 
 FORM = "application/x-www-form-urlencoded"
@@ -44,14 +45,14 @@ B = TypeVar("B", bound=SignedBody)
 def route(form: type[SignedBody], answer: type[BaseModel], **errors: str) -> dict[str, Any]:
     """Return the keywords of a POST route whose JSON body an admin signs.
 
-    `errors` adds descriptions, as for `error_answers.documented`.
+    `errors` adds descriptions, as for `error_answers.document_errors`.
     """
     return {
         "tags": ["operation"],
         "dependencies": [keys.requires("admin")],
         "openapi_extra": {"requestBody": documentation.body_of({json_body.JSON: form.model_json_schema()})},
         "responses": {
-            200: {"model": answer},
+            200: {"content": answer_of(answer)},
             **error_answers.document_errors(**{**_ERRORS, "_415": "not JSON", **errors}),
         },
     }
@@ -68,7 +69,7 @@ def form_route(form: type[SignedBody], answer: type[BaseModel], /, *, fields: di
         "tags": ["operation"],
         "openapi_extra": {"requestBody": body, **keys.NEEDS_KEY},
         "responses": {
-            200: {"model": answer},
+            200: {"content": answer_of(answer)},
             303: {"description": "for a form: redirects to the report"},
             **error_answers.document_errors(**{**_ERRORS, **both, **errors}),
         },

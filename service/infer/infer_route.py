@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from service.errors import ServiceError
 from service.http import encodings, error_answers, json_body, keys
+from service.http.answers import answer_of
 from service.http.json_body import JSON
 from service.infer import infer_schemas, outputs, request_parameters, tensors
 from service.infer.infer_schemas import InferResponse, TensorMetadata
@@ -79,7 +80,7 @@ _READY: dict[str, Any] = {**_METADATA, "response_model": infer_schemas.ModelRead
 _INFER: dict[str, Any] = {
     "openapi_extra": {"requestBody": infer_schemas.BODY, **keys.NEEDS_KEY},
     "responses": {
-        200: {"model": InferResponse, "content": {"application/octet-stream": {}}},
+        200: {"content": {**answer_of(InferResponse), "application/octet-stream": {}}},
         **errors(
             _400="not JSON",
             _404=UNKNOWN,

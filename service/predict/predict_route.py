@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from service.errors import ServiceError
 from service.http import error_answers, keys
+from service.http.answers import answer_of
 from service.http.json_body import JSON
 from service.models.calls import PredictionCall, PredictionResult, acting_rows
 from service.models.engine import Engine
@@ -52,7 +53,7 @@ fast = APIRouter()
     summary="Predict class probabilities",
     openapi_extra={"requestBody": predict_schemas.BODY, "parameters": predict_schemas.PARAMETERS, **keys.NEEDS_KEY},
     responses={
-        200: {"model": Predictions | LabelPredictions},
+        200: {"content": answer_of(Predictions | LabelPredictions)},
         **error_answers.document_errors(
             _400="not JSON, not .npy, or a broken multipart form",
             _404="unknown model or version",

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from service.app import create_app
+from service.http.answers import answer_of
 from service.settings import Settings
 from tests.service.app_client import Client
 from tests.service.tiny_bundle import pictures, write_bundle
@@ -220,6 +221,11 @@ def test_documentation_is_whole(running: Client) -> None:
     assert "HTTPValidationError" not in document["components"]["schemas"]
     assert ALLOWED in str(document) and "PNG or JPEG" not in str(document), "all that is read is named"
     assert running.get("/docs").status_code == 200
+
+
+def test_two_forms_of_answers_do_not_share_a_name() -> None:
+    with pytest.raises(ValueError, match="two forms of answers are named ErrorAnswer; rename one"):
+        answer_of(type("ErrorAnswer", (), {}))
 
 
 def examples(client: Client) -> Iterator[tuple[str, str, str, str, Any]]:
