@@ -17,7 +17,7 @@ import pytest
 from filelock import FileLock
 
 from tests import memory
-from tests.distribution import Distribution, begun_elsewhere, longest_first
+from tests.distribution import Distribution, begun_elsewhere, few_parameters, longest_first
 from trueodds.processes import privacy
 
 # Without a deadline: how long an example takes is the machine's affair.
@@ -64,6 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     distributed = hasattr(config, "workerinput")  # one of pytest-xdist's processes
     if distributed:
         items.sort(key=lambda item: item.path)  # they agree on one order, whichever file each began at
+    few_parameters(items)
     yield
     if "containers" not in str(config.getoption("markexpr")):
         left_out = [item for item in items if item.get_closest_marker("containers")]

@@ -1,7 +1,12 @@
-"""How pytest-xdist hands out the tests: a file at a time; first what takes minutes, by itself if it shares nothing."""
+"""Which tests are fast ones, and how pytest-xdist hands them out: a file at a time.
+
+First what takes minutes, by itself if it shares nothing.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import TypeVar
 
 import pytest
@@ -124,6 +129,17 @@ def longest_first(items: list[pytest.Item]) -> None:
         return next((k for k, is_here in enumerate(named) if is_here), len(names))
 
     items.sort(key=place)
+
+
+def few_parameters(items: Iterable[pytest.Item]) -> None:
+    """Marks as `full` what a test marked `few(n)` has behind the first n of its parameters."""
+    counts = Counter[str]()
+    for item in items:
+        if few := item.get_closest_marker("few"):
+            test = item.nodeid.partition("[")[0]
+            counts[test] += 1
+            if counts[test] > few.args[0]:
+                item.add_marker(pytest.mark.full)
 
 
 def begun_elsewhere(entries: list[T], worker: int, workers: int) -> list[T]:

@@ -20,6 +20,7 @@ from tests.test_train import equal
 from tests.training_runs import stopped, train
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("method", "leaves"),
     [
@@ -32,7 +33,7 @@ from tests.training_runs import stopped, train
         ("ce", {"swa": 0.67, "swa_rate": 0.05}),
         ("ce+mixup", {"sam": 0.05}),
         ("ce", {"snapshots": 3, "schedule": "cosine"}),
-        pytest.param("mmce_separate+augmix", {"curves": [2]}, marks=pytest.mark.full),
+        ("mmce_separate+augmix", {"curves": [2]}),
     ],
 )
 def test_an_epoch_interrupted_in_its_middle_goes_on_there(

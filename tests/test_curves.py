@@ -224,6 +224,7 @@ def test_pictures_of_one_perfect_epoch(tmp_path: Path) -> None:
     assert all(path.with_suffix(suffix).stat().st_size > 10_000 for path in drawn for suffix in (".png", ".svg"))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("epochs", [1, 2, 8, 60])
 def test_no_marker_is_cut(epochs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In pixels: those of the first and last epoch, and of values at 0, are whole."""

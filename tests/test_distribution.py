@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT, pytest_xdist_make_scheduler
-from tests.distribution import MINUTES, SECONDS, SHARED
+from tests.distribution import MINUTES, SECONDS, SHARED, few_parameters
 
 
 @pytest.mark.parametrize("name", [*MINUTES, *SECONDS, *SHARED, *SHARED.values()])
@@ -21,6 +21,26 @@ def test_a_name_is_that_of_a_file_a_test_or_a_page(name: str) -> None:
 
 def test_none_is_named_twice() -> None:
     assert len(set(MINUTES)) == len(MINUTES) and len(set(SECONDS)) == len(SECONDS)
+
+
+class Item:
+    """What `few_parameters` sees of a test."""
+
+    def __init__(self, nodeid: str, *marks: pytest.MarkDecorator) -> None:
+        self.nodeid, self.marks = nodeid, {mark.name: mark.mark for mark in marks}
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return self.marks.get(name)
+
+    def add_marker(self, mark: pytest.MarkDecorator) -> None:
+        self.marks[mark.name] = mark.mark
+
+
+def test_parameters_behind_the_few_are_full() -> None:
+    few = [Item(f"a.py::test[{k}]", pytest.mark.few(2)) for k in range(4)]
+    items: Any = [few[0], Item("a.py::other[0]"), *few[1:], Item("b.py::test[0]", pytest.mark.few(1))]
+    few_parameters(items)
+    assert [item.nodeid for item in items if "full" in item.marks] == ["a.py::test[2]", "a.py::test[3]"]
 
 
 class Process:

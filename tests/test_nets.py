@@ -73,6 +73,7 @@ NARROW = {name: {"width": 8} for name in nets.names("image") if hasattr(nets.SHA
 """The families whose nets take images of any size, narrow."""
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", [name for name in NARROW if name not in ("resnet110", "resnet110_basic")])
 @pytest.mark.parametrize(("height", "width", "channels"), [(8, 8, 1), (64, 48, 3), (5, 4, 3)])
 def test_any_image_size(name: str, height: int, width: int, channels: int) -> None:

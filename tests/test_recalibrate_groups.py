@@ -92,6 +92,7 @@ def grouped(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.vstack([z_NC, other_NC])[order_N], np.append(y_N, other_N)[order_N], tags_N[order_N]
 
 
+@pytest.mark.full
 def test_the_choice_measures_by_tag() -> None:
     z_NC, y_N, tags_N = grouped(400, 0)
     choice = choose(Temperature(SERVED), z_NC, y_N, ("temperature",), groups_N=tags_N)

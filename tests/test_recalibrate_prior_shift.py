@@ -73,7 +73,8 @@ def label(service: httpx.Client, ids: list[str], y_N: np.ndarray) -> None:
     service.post("/feedback", json={"labels": rows}).raise_for_status()
 
 
-@pytest.mark.parametrize("positive", [CLASSES[0], pytest.param(CLASSES[1], marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("positive", CLASSES)
 def test_from_answers_without_labels_to_a_version_that_labels_promote(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], positive: str
 ) -> None:

@@ -143,6 +143,7 @@ def check_words(report: Report) -> None:
     assert "nan" not in report.reading.lower().split() and "inf" not in report.reading.lower().split()
 
 
+@pytest.mark.full
 @settings(max_examples=60, derandomize=True, deadline=None, database=None)
 @given(situations())
 def test_a_table_in_every_form(situation: tuple[str, str, int, int, bool, int]) -> None:

@@ -210,6 +210,7 @@ def test_leaves_win_over_the_recipe() -> None:
     assert resolve(Training(), "cifar100", "image") == RECIPES["cpu"].recipe == resolve(Training(), "flowers", "image")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "leaves",
     [
@@ -223,6 +224,7 @@ def test_every_optimizer_learns(leaves: dict[str, Any], digits: DataSet, tmp_pat
     assert result.history[-1]["train_loss"] < 0.7 * result.history[0]["train_loss"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rule", ["val_error", "val_nll", "val_refinement"])
 def test_the_best_epoch_is_taken_and_said_and_survives_a_stop(
     rule: str, digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -60,6 +60,7 @@ def test_the_chance_of_misses(misses: int, ranges: int) -> None:
     assert misses_p_value(misses, ranges, 0.9) == pytest.approx(wanted)
 
 
+@pytest.mark.full
 def test_labels_contradict_what_was_not_so() -> None:
     """Of calibrated answers in 5% of 80 runs at most (8 or more have a chance of 5%), else in all."""
     rng = np.random.default_rng(5)

@@ -33,6 +33,7 @@ def coverages(method: SetMethod, classes: int, spread: float, *, honest: bool) -
     return np.array(counts)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("method", ["lac", "aps"])
 @pytest.mark.parametrize(("classes", "spread", "honest"), WORLDS)
 def test_coverage_follows_the_beta_binomial_law(method: SetMethod, classes: int, spread: float, honest: bool) -> None:
@@ -44,6 +45,7 @@ def test_coverage_follows_the_beta_binomial_law(method: SetMethod, classes: int,
     assert abs(covered.mean() - law.mean()) < 4 * law.std() / np.sqrt(DRAWS)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("classes", "spread", "honest"), WORLDS)
 def test_raps_covers_on_average(classes: int, spread: float, honest: bool) -> None:
     covered = coverages("raps", classes, spread, honest=honest) / FRESH

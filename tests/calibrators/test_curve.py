@@ -90,6 +90,7 @@ def test_a_straight_curve_is_the_base() -> None:
     np.testing.assert_allclose(calibrator(z), base(z), atol=1e-12)
 
 
+@pytest.mark.full
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10_000), st.integers(2, 6), st.sampled_from([0.01, 1.0, 1e6]))
 def test_the_argmax_and_the_order_stay(seed: int, classes: int, factor: float) -> None:

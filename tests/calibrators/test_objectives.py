@@ -132,6 +132,7 @@ def test_soft_binned_temperature_is_the_least_of_a_fine_scan(objective: str, mea
     assert calibrator.temperature == pytest.approx(2.0, rel=0.3)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("objective", objectives.NAMES)
 def test_every_objective_finds_the_temperature_of_the_truth(objective: str) -> None:
     z, labels = drawn(20_000, 5, 2.5)

@@ -162,6 +162,7 @@ def test_select_offers_it_for_ordered_classes_only() -> None:
         calibrators.select(logits, labels, ordered=1)  # type: ignore[arg-type]
 
 
+@pytest.mark.full
 def test_a_recalibration_of_levels_tries_it() -> None:
     logits, labels = levels(300, 4, scale=2.0)
     for ordered in (False, True):

@@ -73,6 +73,7 @@ def test_the_prior_of_two_errors_pulls_by_the_order_of_two_rows(factor: float) -
         assert shrunk == pytest.approx(factor * fitted(z, labels).temperature, rel=20 / n)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(("name", "options"), VARIANTS)
 def test_every_calibrator_copes_with_the_size_or_says_so(name: str, options: dict[str, Any]) -> None:
     """Fresh rows: as good as at the size that it is made for, or a warning that names the temperature."""

@@ -115,6 +115,7 @@ def few_errors(rows: int, wrong: int, seed: int = 0) -> tuple[Array, Labels]:
     return z[chosen], labels[chosen]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("wrong", [0, 1, 2, 4])
 def test_fifty_rows_never_cost_much(wrong: int) -> None:
     fresh, truth = drawn(4_000, 10, 1.0, 27.0, seed=99)

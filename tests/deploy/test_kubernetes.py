@@ -32,6 +32,7 @@ MANIFESTS = sorted(
 )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_each_overlay_is_valid(folder: str) -> None:
     objects = kustomize(DEPLOY / folder)
@@ -128,6 +129,7 @@ def test_prometheus_has_the_rules_and_asks_every_pod() -> None:
     assert pods["spec"]["clusterIP"] == "None" and pods["spec"]["ports"][0]["port"] == job["dns_sd_configs"][0]["port"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_each_misspelt_key_is_found(folder: str) -> None:
     for one in kustomize(DEPLOY / folder):
@@ -137,6 +139,7 @@ def test_each_misspelt_key_is_found(folder: str) -> None:
                 pytest.fail(f"{one['kind']}: {where} is misspelt, and nothing says so")
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=str)
 def test_a_typo_in_any_file_is_found(manifest: Path, tmp_path: Path) -> None:
     copy = tmp_path / "deploy"

@@ -75,6 +75,7 @@ def test_every_leaf_is_a_parameter_with_its_type_and_bounds() -> None:
     assert all(p.default is None for p in parameters.values())
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("parameters", "refused"),
     [

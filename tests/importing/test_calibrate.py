@@ -171,6 +171,7 @@ P = metrics.softmax(Z)
 BINARY = np.stack([1 - P[:, 0], P[:, 0]], axis=1)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("arrays", "chosen", "read"),
     [
@@ -337,6 +338,7 @@ def test_labels_from_1_on_are_refused_until_it_is_said(tmp_path: Path) -> None:
     assert (read_logits(path, "label").rows.labels_N == Y % 2 + 1).all()
 
 
+@pytest.mark.full
 def test_levels_have_further_candidates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.savez(tmp_path / "a.npz", logits=Z, labels=Y)
     words = [str(tmp_path / "a.npz"), "--out", str(tmp_path / "out")]

@@ -33,6 +33,7 @@ def run(digits: DataSet, folder: Path, method: str, **options: OptionValue) -> A
     return train(digits, Training(**SMALL, method=method, method_options=options), folder)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("lookahead", ["head", "all"])
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
 def test_a_part_that_learns_nothing_leaves_the_run_as_it_is_bit_for_bit(
@@ -128,6 +129,7 @@ def test_the_recipe_makes_its_splits_itself() -> None:
     assert own == {"train": 1087, "val": 50, "test": 600, "held_out": 60}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("method", "options"),
     [("fl3", {}), ("flsd53", {}), ("fls531", {}), ("adafocal", {}), ("bsce", {}), ("flg_sece", {})],

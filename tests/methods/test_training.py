@@ -71,6 +71,7 @@ def test_the_notes_say_that_validation_rows_were_learned_from(
     assert [text.startswith(note) for text in result.settings["notes"]] == ([True] if from_validation else [])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("name", "options", "leaves"), SPECIAL)
 def test_an_interrupted_run_ends_with_the_same_weights(
     name: str,

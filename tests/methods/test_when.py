@@ -158,6 +158,7 @@ def test_what_does_not_fit_is_explained(spec: str, options: dict[str, Any], mess
         methods.build(spec, **options)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "options", "expected"),
     [

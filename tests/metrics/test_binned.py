@@ -149,6 +149,7 @@ def test_brier_identity_and_sums(n: int, binning: Binning) -> None:
     assert exact.brier == pytest.approx(np.mean((correct - confidence) ** 2))
 
 
+@pytest.mark.full
 @given(tied, st.randoms(use_true_random=False))
 def test_order_of_rows_does_not_matter(rows: Rows, random: Any) -> None:
     rows = halves(rows)

@@ -148,6 +148,7 @@ def test_what_is_refused(options: dict[str, Any], labels: list[int], message: st
             classwise_noise_floor([[0.5, 0.5]] * 2, **options)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("truth", ["calibrated", "over-confident", "under-confident", "one class"])
 def test_coverage(truth: str) -> None:
     """93% in mind; in 60 runs fewer than 48 covered then happen with probability .1%.

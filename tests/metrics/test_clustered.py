@@ -124,6 +124,7 @@ def test_limits_of_counts() -> None:
     assert count_limits(clustered_counts, 1.0, 0.025)[1] > 1.5 * high
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("rows", "labels", "same", "base"), [(150, 6, 0.6, -1.0), (60, 30, 0.6, -4.0), (400, 2, 0.0, 0)]
 )

@@ -149,6 +149,7 @@ def test_floor_of_more_errors_is_exceeded_about_as_often(confidence: float, expe
     assert 0.035 <= beyond <= 0.065
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("binning", ["width", "mass"])
 @pytest.mark.parametrize("bins", [15, 300])
 def test_floor_of_rare_errors_in_many_bins(bins: int, binning: Binning) -> None:
@@ -345,6 +346,7 @@ def test_levels_outside_are_refused(level: float) -> None:
 TRUTHS = ("calibrated", "over-confident", "alternating")
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("truth", TRUTHS)
 @pytest.mark.parametrize(("shape", "n"), [("A", 500), ("A", 20_000), ("B", 500), ("C", 500), ("C", 20_000)])
 def test_coverage(shape: str, n: int, truth: str) -> None:

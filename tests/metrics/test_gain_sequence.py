@@ -116,6 +116,7 @@ def test_of_labels_drawn_by_propensity_the_sign_is_that_of_all_answers() -> None
     assert (wrong, naive) == (0, 60) and decided >= 55
 
 
+@pytest.mark.full
 def test_labels_still_needed_are_about_right() -> None:
     """The stream needs about 3,000; at 1,000 labels the prediction is within a factor of three in most streams."""
     ratios = []

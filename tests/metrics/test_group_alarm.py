@@ -111,6 +111,7 @@ def test_e_benjamini_hochberg_is_its_definition() -> None:
     assert e_benjamini_hochberg([], []).tolist() == []
 
 
+@pytest.mark.full
 def test_false_marks_are_rare_at_every_look() -> None:
     """50 overlapping groups at the limit of the null, and five that are off: at each of 10 looks, over 40 streams."""
     rng, names = np.random.default_rng(7), [f"g{k}" for k in range(50)]

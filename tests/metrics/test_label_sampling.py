@@ -106,6 +106,7 @@ def test_ece_has_the_smallest_variance_of_all_sums() -> None:
         assert (square_N / other_N).sum() >= least
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("method", ["poisson", "systematic"])
 @pytest.mark.parametrize(("shape", "temperature"), [("A", 1.5), ("C", 1.0), ("D", 2.5)])
 def test_weighted_sums_are_unbiased(method: Any, shape: str, temperature: float) -> None:

@@ -44,6 +44,7 @@ def test_the_labels_that_count_are_those_of_the_twin(counted: str) -> None:
     assert (delay_M > LONG).mean() == pytest.approx(LATE, abs=0.005) and np.isinf(rows.reported_N[~rows.fraud_N]).all()
 
 
+@pytest.mark.full
 def test_a_window_that_is_long_enough_ends_the_false_words() -> None:
     for seed in range(2):
         rows = stream(np.random.default_rng(seed))

@@ -169,6 +169,7 @@ def test_a_level_that_is_off_is_marked() -> None:
     assert found.level == 2 and found.gap < -0.1
 
 
+@pytest.mark.full
 def test_intervals_cover_and_marks_are_few() -> None:
     """A small version of benchmarks/intervals/ordered.py."""
     covered, marks, runs = np.zeros(3), 0, 120

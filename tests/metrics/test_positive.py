@@ -79,6 +79,7 @@ def test_the_brier_score_is_half_of_that_over_both_classes_and_the_nll_the_same(
 LIMITS = ("brier_lower", "brier_upper")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("a", "b"), [(0.3, 0.3), (0.1, 10), (4, 4), (10, 0.2)], ids=["sharp", "rare", "dull", "common"]
 )

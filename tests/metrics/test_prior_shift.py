@@ -193,6 +193,7 @@ def statistic_by_search(cell_S: np.ndarray, y_R: np.ndarray, w_C: np.ndarray) ->
     return float(minimize(value, w_C[:2], method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-8}).fun)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("positives", "gap", "slope", "reference", "answers"),
     [(0.5, 2.0, 1.0, 600, 300), (0.1, 1.2, 1.0, 300, 1_000), (0.0, 3.0, 1.0, 200, 400), (0.8, 2.0, 2.5, 400, 400)],

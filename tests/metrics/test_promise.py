@@ -62,6 +62,7 @@ def test_kept_promises_alarm_in_1_of_20_at_most(risk: float) -> None:
     assert alarmed <= 24  # more than 24 of 300: an exact test of 5% rejects at 1%
 
 
+@pytest.mark.full
 def test_a_break_after_a_long_good_past_is_found() -> None:
     rng, found = np.random.default_rng(6), []
     for _ in range(50):
@@ -99,6 +100,7 @@ def test_other_labels_than_right_and_wrong_are_refused() -> None:
         RiskEProcess.start(0)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("wrong", "labels"), [(0, 30), (3, 50), (50, 50), (20, 300)])
 def test_the_sequence_is_its_twin(wrong: int, labels: int) -> None:
     found, (low, high) = risk_sequence(wrong, labels), twin.limits(wrong, labels, 0.95)

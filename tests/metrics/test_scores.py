@@ -88,6 +88,7 @@ def classified(draw: st.DrawFn) -> tuple[list[list[float]], list[int]]:
     return rows, draw(st.lists(st.integers(0, classes - 1), min_size=len(rows), max_size=len(rows)))
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore:nll")
 @given(classified())
 def test_scores_equal_their_twins(data: tuple[list[list[float]], list[int]]) -> None:

@@ -33,6 +33,7 @@ def after(form: type[EProcess] | type[ShiryaevRoberts], null: Null, rows: list[l
     return state.log_e if isinstance(state, EProcess) else state.log_r
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("null", NULLS)
 @pytest.mark.parametrize("confidence", [0.3, 0.7, 0.999])
 @pytest.mark.parametrize("sign", [-1, 0, 1])
@@ -273,6 +274,7 @@ def shape_c() -> Pool:
     return pool("C", 20_000)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("null", NULLS)
 @pytest.mark.parametrize("truth", ["calibrated", "below by .02", "above by .02"])
 def test_false_alarms(shape_c: Pool, truth: str, null: Null) -> None:

@@ -34,6 +34,7 @@ def rejected(shape: str, n: int, runs: int, off: npt.NDArray[Any] | float = 0.0,
     return count_2[0] / runs, count_2[1] / runs
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("shape", "n"), [("A", 50), ("B", 50), ("C", 50), ("A", 500), ("C", 200), ("B", 20_000)])
 def test_level(shape: str, n: int) -> None:
     """5% of 100 calibrated runs: 13 or more have a probability of .15%."""

@@ -169,6 +169,7 @@ def test_one_cell_with_more_than_half_of_the_answers_is_refused() -> None:
     assert weighted_ece(labelled, more).crowded == pytest.approx(0.499)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("labelling", [name for name in RULES if name != "at random"])
 def test_nets_whose_confidences_pile_up_at_one(labelling: str) -> None:
     """W and V (benchmarks/evidence/labelling.py): 87% and 89% of the answers above 119/120, 45% and 75% in the last

@@ -87,6 +87,7 @@ def test_csv_by_index_and_lines_of_json(client: Client) -> None:
     assert (report["already_known"], report["failed"], report["rows"]) == (1, 3, 4)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["unix", "windows", "old mac"])
 @pytest.mark.parametrize("block", [1, 40, 100_000])

@@ -57,6 +57,7 @@ def test_the_card_counts_its_rows_by_class() -> None:
             Reference.model_validate(reference.model_dump() | {"rows_by_class": bad})
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("positive", CLASSES)
 @pytest.mark.parametrize("agree", [True, False])
 def test_report_page_and_metrics(tmp_path: Path, positive: str, agree: bool) -> None:

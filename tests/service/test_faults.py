@@ -167,6 +167,7 @@ def test_hostile_bodies(running: Service, count: int) -> None:
     assert "Traceback" not in running.log()
 
 
+@pytest.mark.full
 def test_bodies_cut_in_the_middle(running: Service) -> None:
     before, answers = running.open_files(), running.get("/calibration-report").json()["answers"]
     done = connections.cut_bodies(running, 80, json.dumps(connections.question(SHAPE)).encode())

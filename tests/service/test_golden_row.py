@@ -55,6 +55,7 @@ def readable(router: APIRouter) -> Iterator[str]:
             yield from readable(part)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", BUNDLES)
 def test_no_answer_holds_the_golden_row(name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)

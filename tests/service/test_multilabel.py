@@ -386,6 +386,7 @@ def test_questions_of_another_server_have_the_same_report(client: Client) -> Non
     assert live["whole"]["brier"] == pytest.approx(offline.whole.brier, abs=1e-6)
 
 
+@pytest.mark.full
 def test_the_python_client(settings: Settings, tmp_path: Path) -> None:
     """Over a real server: labels, several requests, truths, and the doors that refuse."""
     x = rows(30)

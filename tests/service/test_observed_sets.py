@@ -242,6 +242,7 @@ def test_the_largest_number_of_calibration_rows(client: Client) -> None:
     assert level["calibration_rows"] == 2**53 - 1 and level["floor"] == pytest.approx(0.9)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("form", ["csv", "lists", "large lists", "texts"])
 def test_a_table_may_have_sets(client: Client, form: str) -> None:
     """The same answers as JSON are known afterwards, so the sets are the same."""

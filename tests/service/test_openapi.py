@@ -133,6 +133,7 @@ def documented(request: pytest.FixtureRequest) -> Callable[[str], Any]:
     return cache(lambda service: schemathesis.openapi.from_dict(served(request.getfixturevalue(service))))
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("service", "operation"), [*(("running", o) for o in OPERATIONS), *(("vectors", o) for o in OF_INPUTS)]
 )
@@ -173,6 +174,7 @@ JSON_VALUE = st.recursive(
 )
 
 
+@pytest.mark.full
 @settings(FEW, max_examples=150)
 @given(value=JSON_VALUE, key=st.sampled_from(["instances", "labels", "observations", "decisions"]))
 def test_no_json_causes_a_server_error(running: Client, vectors: Client, value: object, key: str) -> None:
@@ -239,6 +241,7 @@ def examples(client: Client) -> Iterator[tuple[str, str, str, str, Any]]:
                     yield method, path, path.format(**names), kind, body
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "bundle",
     [

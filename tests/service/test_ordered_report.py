@@ -30,6 +30,7 @@ def label(client: Client, labels_N: np.ndarray) -> None:
     client.label([{"id": f"s{n}", "label": STARS[k], "model": "stars"} for n, k in enumerate(labels_N)])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("way", [*WAYS, {"query": True}], ids=["key", "classes", "query"])
 def test_the_live_report_has_the_figures_of_the_rows(client: Client, way: dict[str, Any]) -> None:
     p_NC, labels_N, answers = stars()

@@ -167,6 +167,7 @@ def test_times_out_of_range_are_refused_by_row(watched: Client, times: pa.Array)
     assert stored[ids[0]].created_ms == 20_000 * 86_400_000
 
 
+@pytest.mark.full
 def test_wide_lists_come_in_smaller_blocks_and_empty_files_have_no_rows(watched: Client) -> None:
     none = {name: pa.array([], pa.string() if name == "id" else pa.float64()) for name in ("id", "ham", "spam")}
     assert send(watched, parquet_of(none)).json()["rows"] == 0

@@ -55,6 +55,7 @@ def tempered(temperature: float) -> Callable[[Any], Any]:
     return lambda p_N: p_N ** (1 / temperature) / (p_N ** (1 / temperature) + (1 - p_N) ** (1 / temperature))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("truth", "verdicts"),
     [
@@ -107,6 +108,7 @@ def test_rare_positives_whose_p_lies_on_one_side_of_one_half(
         check_page(pages.render(report), report)
 
 
+@pytest.mark.full
 def test_a_rare_class_whose_p_is_four_times_too_high_gets_no_green_word() -> None:
     """Within 0.02 in absolute terms, as every p of a class that rare is."""
     rng, stream = np.random.default_rng(6), BinaryStream()

@@ -266,6 +266,7 @@ def test_folders_of_metrics_that_killed_services_left_are_removed(
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -66,6 +66,7 @@ def test_stages() -> None:
         freeze(net, "stage.1")
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", [name for name in nets.names("image") if name != "vit_b_16"])
 def test_every_net_has_stages_in_the_order_of_its_layers(name: str) -> None:
     """What is frozen first is what the inputs meet first: the gradient of the first weights is never needed alone."""
@@ -113,6 +114,7 @@ def test_the_head_learns_first(digits: DataSet, start: Path, tmp_path: Path, mon
     assert all(torch.equal(tensor, whole.net.state_dict()[name]) for name, tensor in again.net.state_dict().items())
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("method", ["ce", "fl3+sb_ece", "ls05", "flg_sece", "ce_meta_dece", "adafocal"])
 def test_a_head_learns_from_cached_features_as_from_rows(
     method: str, digits: DataSet, start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

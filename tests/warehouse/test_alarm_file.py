@@ -145,6 +145,7 @@ def test_settings_are_checked() -> None:
             PartitionAlarm.start(tolerance, alpha)
 
 
+@pytest.mark.full
 def test_a_correction_is_no_evidence(daily: tuple[PartitionedTable, list[Path]]) -> None:
     """The alarm has read the first label. Evidence that was once shown cannot be withdrawn."""
     days = [read_partition(path) for path in daily[1]]

@@ -87,6 +87,7 @@ def test_a_row_on_disk_takes_no_more_than_is_stated(tmp_path: Path) -> None:
         assert (tmp_path / f"{kind}.parquet").stat().st_size <= 20_000 * warehouse_sums.ROW_BYTES[kind]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("size", warehouse_growth.SIZES[1:], ids=str)
 def test_a_table_of_each_size_has_its_columns_and_all_rows(size: warehouse_growth.Size, tmp_path: Path) -> None:
     pattern = size.make(tmp_path, 1_003)
@@ -99,6 +100,7 @@ def test_a_table_of_each_size_has_its_columns_and_all_rows(size: warehouse_growt
     assert source.table.c0.nunique().execute() == 1_003, "files have random numbers of their own"
 
 
+@pytest.mark.full
 def test_parts_are_left_out_one_after_another(tmp_path: Path) -> None:
     path = tmp_path / "answers.parquet"
     warehouse_sums.make_classes(path, 2_000)
@@ -117,6 +119,7 @@ def test_parts_are_left_out_one_after_another(tmp_path: Path) -> None:
     assert warehouse_parts.markdown(result).count("\n") == 1 + len(warehouse_parts.STEPS)
 
 
+@pytest.mark.full
 def test_pandas_finds_the_accuracy_of_the_report(tmp_path: Path) -> None:
     pytest.importorskip("pandas", reason="pandas is not installed")
     path = tmp_path / "answers.parquet"

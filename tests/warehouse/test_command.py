@@ -44,6 +44,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return printed.err
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("options", [("--by", "tag", "--trend", "day"), ("--by", "class"), ("--positive", "class 1")])
 def test_many_files_have_the_report_of_one_file(options: tuple[str, ...], tmp_path: Path) -> None:
     columns = usual(1_500, 2)

@@ -84,9 +84,8 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("engine", "kind"), [CASES[0], *(pytest.param(*case, marks=pytest.mark.full) for case in CASES[1:])]
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("engine", "kind"), CASES)
 def test_two_partitions_of_timestamps(kind: str, engine: str, database: Database, tmp_path: Path) -> None:
     table = make(tmp_path / "rows", kind, rows=240, seed=2)
     windows = (Window(START * 1000, (START + 2 * DAY) * 1000), Window((START + 2 * DAY) * 1000, end_ms()))
@@ -158,6 +157,7 @@ def test_a_database_that_is_away_may_be_tried_again(engine: str, database: Datab
     assert not isinstance(refused.value, OSError), "another try does not help"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("engine", ["clickhouse"])
 def test_a_table_that_changes_meanwhile_is_refused(
     engine: str, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -198,6 +198,7 @@ TABLES: dict[str, tuple[dict[str, object], dict[str, object] | None, dict[str, s
 }
 
 
+@pytest.mark.few(6)
 @on_postgres
 @pytest.mark.parametrize("name", TABLES)
 def test_tables_without_sums_are_refused_and_leave_no_file(

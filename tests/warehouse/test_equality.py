@@ -75,6 +75,7 @@ def assert_equal_groups(found: TableSums, expected: Answers) -> None:
             assert_equal(own[value], sums)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", USED)
 def test_sums_of_an_engine_are_those_of_python(name: str, make: Make, tmp_path: Path) -> None:
     columns, positive = USED[name]
@@ -93,6 +94,7 @@ def test_sums_of_an_engine_are_those_of_python(name: str, make: Make, tmp_path: 
             assert_equal(mine, theirs)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", REFUSED)
 def test_rows_that_python_refuses_are_refused(name: str, make: Make, tmp_path: Path) -> None:
     columns, words = REFUSED[name]
@@ -102,6 +104,7 @@ def test_rows_that_python_refuses_are_refused(name: str, make: Make, tmp_path: P
         sums_of_source(make(arrow(columns)))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("trend", ["minute", "hour", "day", "month"])
 @pytest.mark.parametrize("per_second", [1, 1000, 10**6])
 def test_periods_are_those_of_python(trend: Any, per_second: int, make: Make, tmp_path: Path) -> None:
@@ -126,6 +129,7 @@ KINDS = (
 )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("trend", ["hour", "month"])
 def test_times_of_every_type_have_the_periods_of_python(

@@ -83,6 +83,7 @@ def test_duckdb_gets_nested_selects_and_ibis_keeps_its_setting(fused: bool, monk
     assert seen and not any(seen) and ibis.options.sql.fuse_selects is fused
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("name", TABLES)
 def test_the_sql_is_the_reviewed_one(name: str, dialect: str) -> None:
@@ -90,6 +91,7 @@ def test_the_sql_is_the_reviewed_one(name: str, dialect: str) -> None:
     assert text_of(name, dialect) == text, "python -m tests.warehouse.test_generated_sql writes it again: review it"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("name", TABLES)
 def test_the_sql_makes_the_sums_of_python(name: str, dialect: str, tmp_path: Path) -> None:

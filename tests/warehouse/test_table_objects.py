@@ -49,6 +49,7 @@ KINDS: dict[str, Callable[[pa.Table], Any]] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_table_has_the_sums_of_its_rows(kind: str, tmp_path: Path) -> None:
     table = arrow(usual(800, 2))
@@ -79,6 +80,7 @@ def test_a_nan_between_sound_confidences_is_seen_on_every_connection() -> None:
             trueodds.table_sums(make(table))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_times_of_pandas_with_a_zone_are_those_of_utc(kind: str) -> None:
     """pandas has them in nanoseconds, and writes them so to Parquet."""
@@ -89,6 +91,7 @@ def test_times_of_pandas_with_a_zone_are_those_of_utc(kind: str) -> None:
     assert [(start, sums.answers) for start, sums in found[1]] == [(start, sums.answers) for start, sums in expected[1]]
 
 
+@pytest.mark.full
 def test_a_file_of_ibis_that_changes_while_it_is_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = arrow(usual(60))
     path = tmp_path / "answers.parquet"

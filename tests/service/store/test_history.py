@@ -150,6 +150,7 @@ async def test_answers_that_leave_while_a_report_reads_count_once(
         assert_same(sums_of(address, tmp_path), before)
 
 
+@pytest.mark.full
 async def test_labels_that_come_after_the_archive_are_joined_by_id(address: str, tmp_path: Path) -> None:
     """They wait in the store, and then are in files of labels. Both have the sums of labels that came in time."""
     clock = START
@@ -195,6 +196,7 @@ async def test_labels_that_come_after_the_archive_are_joined_by_id(address: str,
         sums_of(address, tmp_path)
 
 
+@pytest.mark.full
 async def test_an_id_that_is_sent_again_is_another_answer(address: str, tmp_path: Path) -> None:
     async with opened(address) as store:
         await store.put_version(version())
@@ -210,6 +212,7 @@ async def test_an_id_that_is_sent_again_is_another_answer(address: str, tmp_path
         assert len(sums_of(address, tmp_path)) == 7
 
 
+@pytest.mark.full
 async def test_versions_with_other_classes_are_read_by_confidence(address: str, tmp_path: Path) -> None:
     other = version("v2", classes=("cat", "dog"))
     async with opened(address) as store:

@@ -212,6 +212,7 @@ async def lived(store: Store, every: int, of: Version) -> tuple[LabelBlock, Any,
     return await store.read_labels("fraud", "v1"), sums, await store.read_maturity_counts("fraud", "v1")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("means", ["ok", "unknown"])
 @pytest.mark.parametrize("every", [1, 9, 50, 0])
 async def test_nothing_depends_on_how_often_windows_are_closed(

@@ -25,7 +25,8 @@ def own_cluster() -> Iterator[postgres.Cluster]:
     own.remove()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGQUIT, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
 def test_a_server_that_restarts_under_load(
     own_cluster: postgres.Cluster, number: signal.Signals, caplog: pytest.LogCaptureFixture
 ) -> None:
