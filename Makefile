@@ -20,8 +20,8 @@ setup: $(VENV)/.installed ## create .venv with everything the project needs
 
 # A python3.N may be on the PATH and yet not start (version managers leave such shims): each is tried. The system's goes first:
 # pyenv builds Python without optimisations, and the tests take a tenth longer with it. An environment that exists keeps its own.
-# pip compiles 24,000 files on one processor, some 100 s; here all processors compile them. Left out is a third of all
-# code, of which little is imported: the packages' own tests, parts of large packages, and tools. It is compiled when it is imported.
+# The packages have 24,000 files. All processors compile them, but for a third, of which little is imported: the packages' own
+# tests, parts of large packages, and tools. That is compiled when it is imported.
 SELDOM := transformers|timm/models|torch/_inductor|torch/testing|sympy/physics|pygments/lexers|moto|mypyc?|debugpy|apprise|celery|redis|asyncssh|IPython
 PYTHONS = $(or $(PYTHON),$(strip $(wildcard $(BIN)/python) /usr/bin/python3.11 python3.11 python3.12 python3.13 python3))
 # As trueodds/processes/lazy.py does for our own commands, for all programs of the environment: dvc and prefect start often.
@@ -41,7 +41,7 @@ $(VENV)/.installed: pyproject.toml docker/constraints.txt
 	  echo "Beside torch, this Python's package index may send several GB of CUDA libraries; with python3.11 it is about 0.6 GB, if your index has torch's CPU build."; \
 	else echo "About 0.6 GB will be downloaded (several GB where your package index has only the CUDA build of torch)."; fi; \
 	$$python -m venv $(VENV); \
-	$(BIN)/python -m pip install --disable-pip-version-check --no-compile -c docker/constraints.txt -e '.[dev]'; \
+	$(BIN)/python tools/install.py -e '.[dev]'; \
 	echo '$(START)' > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/trueodds-start.pth"; \
 	(cd $(VENV)/lib && $(BIN)/python -m compileall -qq -j 0 -x '/(tests?|$(SELDOM))/' .) || :; \
 	touch $@
