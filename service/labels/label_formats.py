@@ -118,7 +118,8 @@ def _class_problem(value: dict[str, Any], *, is_question: bool) -> str:
     label = value["label"]
     if isinstance(as_name(label), str) or (is_question and isinstance(label, bool)):
         return ""
-    return f"label is {short(label)}; expected the name of a class, as a text or a whole number"
+    cure = f'. Send a boolean as the name of its class, such as "{label}"' if isinstance(label, bool) else ""
+    return f"label is {short(label)}; expected the name of a class, as a text or a whole number{cure}"
 
 
 def _model_problem(value: dict[str, Any]) -> str:
