@@ -185,7 +185,7 @@ COLUMNS = "a,b,label\n"
         (
             "t.csv",
             COLUMNS + "1,x,0\n",
-            "row 2, column 'b' holds 'x'; allowed are numbers, and an empty cell for a missing one",
+            "row 2, column 'b' holds 'x'; allowed are numbers, and an empty cell for a missing one; make numbers of",
         ),
         ("t.csv", COLUMNS + "1,2,0\n1,2,\n", "row 3 has no label; take out rows without one"),
         ("t.csv", "a,a,label\n1,2,0\n", "has the column 'a' twice"),
