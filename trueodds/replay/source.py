@@ -99,6 +99,8 @@ def read(path: Path, model: ModelSignature, split: str | None = None) -> RowSour
 
 
 def _npz(path: Path, model: ModelSignature, split: str | None) -> RowSource:
+    if path.suffix != ".npz":
+        raise ReplayError(f"{path} is no .npz; give an .npz with x_test ({model}) and y_test")
     arrays = files.read_npz(path)
     there = [name.removeprefix("x_") for name in arrays if name.startswith("x_") and f"y_{name[2:]}" in arrays]
     split = _split(path, split, there, "x_<split> and y_<split>")
