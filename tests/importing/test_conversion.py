@@ -205,3 +205,21 @@ def test_the_classes_are_those_of_the_output_and_not_categories(tmp_path: Path, 
     converted = convert(tmp_path / "m.onnx", rows(np.full((40, 3), 7.0, np.float32)), ImportOptions())
     assert converted.labels == ("1", "2", "3")
     assert any("cannot run the original" in note for note in converted.notes) == double
+
+
+def test_whole_numbers_may_not_be_missing_beside_gaps_in_others(tmp_path: Path) -> None:
+    """skl2onnx makes an int64 input of each column of whole numbers in a data frame."""
+    nodes = [
+        helper.make_node("Cast", ["rooms"], ["many"], to=TensorProto.FLOAT),
+        helper.make_node("IsNaN", ["a"], ["gap"]),
+        helper.make_node("Where", ["gap", "zero", "a"], ["filled"]),
+        helper.make_node("Concat", ["filled", "many"], ["z"], axis=1),
+    ]
+    inputs = [float_tensor("a", ["N", 1]), helper.make_tensor_value_info("rooms", TensorProto.INT64, ["N", 1])]
+    zero = numpy_helper.from_array(np.zeros(1, np.float32), "zero")
+    (tmp_path / "m.onnx").write_bytes(graph_of(nodes, inputs, [float_tensor("z", ["N", 2])], [zero]))
+    x = np.arange(2.0 * ROWS, dtype=np.float32).reshape(ROWS, 2)
+    x[3, 0] = np.nan
+    converted = convert(tmp_path / "m.onnx", rows(x), ImportOptions())
+    assert converted.kind.model_dump()["whole_numbers"] == ["rooms"]
+    assert "The model takes whole numbers: fractions of 'rooms' are cut off." in converted.notes

@@ -109,7 +109,8 @@ def _vector_input(file: ModelFile, rows: ImportRows) -> tuple[VectorInput, tuple
     if whole := [name for name, tensor in zip(names, inputs, strict=False) if tensor.type not in FLOATS]:
         those = "features" if len(whole) == len(inputs) else quotes(whole)
         notes.append(f"The model takes whole numbers: fractions of {those} are cut off.")
-    return VectorInput(features=list(names), missing=bool(np.isnan(rows.x).any())), tuple(notes)
+    missing = bool(np.isnan(rows.x).any())
+    return VectorInput(features=list(names), missing=missing, whole_numbers=whole if missing else []), tuple(notes)
 
 
 def _check_whole(preprocessing: Preprocessing | None, scale: float, tensor: TensorInfo, path: Path) -> None:
