@@ -174,6 +174,6 @@ def _label(row: int, cells: dict[str, str]) -> Label | Refusal:
     value["correct"] = _TRUTH.get(without_point(value.get("correct", "").lower()))
     value["model"], value["question"] = value.get("model") or None, value.get("question") or None
     if value["correct"] is None:
-        shown = short(list(cells.values()))
+        shown = short(cells["correct"])
         return bad_row(row, value["id"], f"correct is {shown}; allowed are true, false, 1, 0 and an empty cell")
     return row_problem(row, value) or label_of(value)
