@@ -310,7 +310,9 @@ def load(path: str | Path = "params.yaml", overrides: Mapping[str, Any] | None =
     try:
         tree = copy.deepcopy(_tree_of(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
-        raise ConfigError(f"{path} does not exist; run from the folder that holds params.yaml") from None
+        raise ConfigError(
+            f"{path} does not exist; run from the folder that holds params.yaml, or write it with trueodds init"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
     except yaml.YAMLError as error:

@@ -75,8 +75,10 @@ def test_every_verb_and_what_it_leaves(
         assert models.set_default("tiny") == two
         assert models.default().name == two and set(models.versions("tiny")) == {one, two, three}
         assert Bundle.load(models.version_folder("tiny", three)).version == three
-        with pytest.raises(BundleError, match="publish the bundle first"):
-            models.promote("tiny", "nothing")
+        with pytest.raises(
+            BundleError, match=f"has the versions '.*{three}.*: give one in full, or publish the bundle f"
+        ):
+            models.promote("tiny", three[:4])
     for name in ("tiny", None):
         lines = [[(c.action, c.before, c.after, c.why) for c in m.changes(name)] for m in (local, remote)]
         assert lines[0] == lines[1] and lines[0]

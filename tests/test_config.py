@@ -182,7 +182,7 @@ def test_files_that_are_refused(tmp_path: Path, text: str, message: str) -> None
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"does not exist; run from the folder that holds params.yaml"):
+    with pytest.raises(ConfigError, match=r"does not exist; run from the folder that holds params.yaml, or write"):
         config.load(tmp_path / "params.yaml")
     with pytest.raises(ConfigError, match=r"cannot be read: .*directory"):
         config.load(tmp_path)

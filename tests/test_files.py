@@ -22,6 +22,8 @@ from pipeline.training.training_result import write_epochs
 from tests.test_bundle import make_bundle
 from trueodds import files
 from trueodds.bundle import Bundle
+from trueodds.importing import labelled_rows
+from trueodds.importing.labelled_rows import ImportRows
 
 BIG_N = np.zeros(100_000)
 
@@ -126,3 +128,25 @@ def test_a_checkpoint_that_does_not_fit_warns_and_the_training_goes_on(
         checkpoint.save(State(), last=True)  # type: ignore[arg-type]
     assert "no checkpoint could be written" in caplog.text and f"File too large: '{file}'" in caplog.text
     assert [*(tmp_path / "run").iterdir()] == [file] and file.read_bytes() == before
+
+
+def test_hidden_files_and_folders_are_neither_rows_nor_classes(tmp_path: Path) -> None:
+    """A notebook writes .ipynb_checkpoints, and macOS ._1.png, beside the photos. Each reader lists files here."""
+    for name in ("b/1.png", "b/2.PNG", "b/deep/3.png", "b/._1.png", "b/.ipynb_checkpoints/1-checkpoint.png", "b/1.md"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / ".ipynb_checkpoints").mkdir()
+    (tmp_path / "a").mkdir()
+    assert files.class_folders(tmp_path) == ("a", "b")
+    names = [path.relative_to(tmp_path).as_posix() for path in files.files_below(tmp_path / "b", [".png"])]
+    assert names == ["b/1.png", "b/2.PNG", "b/deep/3.png"]
+    assert files.files_below(tmp_path / "c", [".png"]) == []
+
+
+@pytest.mark.parametrize("read", [labelled_rows.read, lambda path: labelled_rows.read(path, texts=True)])
+def test_folders_of_rows_leave_hidden_ones_out(tmp_path: Path, read: Callable[[Path], ImportRows]) -> None:
+    for name in ("a/1.png", "b/2.PNG", ".hidden/3.png", "a/1.txt", "b/deep/2.TXT", ".hidden/3.txt", "b/._2.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("words")
+    rows = read(tmp_path)
+    assert rows.classes == ("a", "b") and rows.y.tolist() == ["a", "b"]

@@ -8,7 +8,7 @@ import json
 import shutil
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,29 @@ def sha256(path: Path) -> str:
     """Compute the SHA-256 hash of a file, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def class_folders(folder: Path) -> tuple[str, ...]:
+    """List the names of the folders in a folder, sorted. Hidden ones, as notebooks write them, are no classes."""
+    return tuple(sorted(path.name for path in folder.iterdir() if path.is_dir() and not _is_hidden(path.name)))
+
+
+def files_below(folder: Path, suffixes: Collection[str]) -> list[Path]:
+    """List the files at any depth below a folder, sorted; none if the folder does not exist.
+
+    Args:
+        folder: The folder.
+        suffixes: Suffixes in lower case. Those of the files may have any case.
+
+    Returns:
+        The files, without hidden ones and those in hidden folders: macOS writes `._1.png` beside `1.png`.
+    """
+    found = (path for path in folder.rglob("*") if path.suffix.lower() in suffixes and path.is_file())
+    return sorted(path for path in found if not any(map(_is_hidden, path.relative_to(folder).parts)))
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".")
 
 
 class FileError(UserError, ValueError):

@@ -56,6 +56,9 @@ def save(data: DataSet, out: Path) -> None:
     for split, (x, y) in data.arrays.items():
         flat |= {f"x_{split}": x, f"y_{split}": y}
     flat |= _of_words(data.vectors, data.tokenizer) | _of_tags(data.tags)
+    classes = data.card["classes"]
+    if all(map(str.isdecimal, classes)) and classes != [str(k) for k in range(len(classes))]:
+        flat["class_names"] = np.array(classes)  # a replay would otherwise take positions for names
     mapped.write_npz(out / "arrays.npz", flat)
     write_json(out / "checks.json", data.checks)
     write_json(out / "card.json", data.card)

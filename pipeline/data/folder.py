@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from pipeline.data.raw import DataError, ImageFiles, Labels, Raw, check_raw
+from trueodds.files import class_folders, files_below
 from trueodds.inputs.image.formats import ALLOWED, SUFFIXES, readable
 from trueodds.inputs.image.pictures import upright_size
 from trueodds.processes.progress import bar
@@ -36,7 +37,7 @@ def read(folder: Path, image_size: int | None) -> Raw:
         raise DataError(
             f"{folder} has no folder train/; expected {folder}/train/<class>/*.png (and test/<class>/*.png)"
         )
-    classes = tuple(sorted(path.name for path in (folder / "train").iterdir() if path.is_dir()))
+    classes = class_folders(folder / "train")
     if not classes:
         raise DataError(f"{folder / 'train'} has no class folder; expected {folder}/train/<class>/*.png")
     splits = {split: _files(folder / split, classes) for split in SPLITS if (folder / split).is_dir()}
@@ -78,10 +79,10 @@ def raw_of(
 
 def images_in(folder: Path) -> list[Path]:
     """Return the image files below a folder, sorted; log a warning about other files."""
-    every = [path for path in folder.rglob("*") if path.is_file()]
-    images = sorted(path for path in every if path.suffix.lower() in SUFFIXES)
-    if len(images) < len(every):
-        left_out = len(every) - len(images)
+    images = files_below(folder, SUFFIXES)
+    every = sum(path.is_file() for path in folder.rglob("*"))
+    if len(images) < every:
+        left_out = every - len(images)
         log.warning("%s: files ignored: %d; images are %s", folder, left_out, ", ".join(sorted(SUFFIXES)))
     return images
 
@@ -90,7 +91,7 @@ def _files(folder: Path, classes: tuple[str, ...]) -> tuple[list[Path], Labels]:
     """Return the image files of a split with their labels."""
     files: list[Path] = []
     labels: list[int] = []
-    strange = sorted(path.name for path in folder.iterdir() if path.is_dir() and path.name not in classes)
+    strange = [name for name in class_folders(folder) if name not in classes]
     if strange:
         raise DataError(
             f"{folder} has the class {strange[0]!r}, and train/ does not; train/ has {', '.join(classes[:10])}"

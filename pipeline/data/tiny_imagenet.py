@@ -12,6 +12,7 @@ from filelock import FileLock
 
 from pipeline.data.folder import images_in, raw_of
 from pipeline.data.raw import DataError, Labels, Raw
+from trueodds.files import class_folders
 
 NAME = "tiny-imagenet-200"
 URL = f"http://cs231n.stanford.edu/{NAME}.zip"
@@ -55,7 +56,7 @@ def read(folder: Path, image_size: int | None) -> Raw:
     Raises:
         DataError: A val image has an unknown class or no file; also as `pipeline.data.folder.raw_of`.
     """
-    wnids = sorted(path.name for path in (folder / "train").iterdir() if path.is_dir())
+    wnids = class_folders(folder / "train")
     images = [images_in(folder / "train" / wnid / "images") for wnid in wnids]
     if empty := [wnid for wnid, files in zip(wnids, images, strict=True) if not files]:
         raise DataError(f"{folder / 'train' / empty[0] / 'images'} holds no image; add images or remove the class")

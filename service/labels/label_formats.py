@@ -118,7 +118,8 @@ def _class_problem(value: dict[str, Any], *, is_question: bool) -> str:
     label = value["label"]
     if isinstance(as_name(label), str) or (is_question and isinstance(label, bool)):
         return ""
-    return f"label is {short(label)}; expected the name of a class, as a text or a whole number"
+    cure = f'. Send a boolean as the name of its class, such as "{label}"' if isinstance(label, bool) else ""
+    return f"label is {short(label)}; expected the name of a class, as a text or a whole number{cure}"
 
 
 def _model_problem(value: dict[str, Any]) -> str:
@@ -173,6 +174,6 @@ def _label(row: int, cells: dict[str, str]) -> Label | Refusal:
     value["correct"] = _TRUTH.get(without_point(value.get("correct", "").lower()))
     value["model"], value["question"] = value.get("model") or None, value.get("question") or None
     if value["correct"] is None:
-        shown = short(list(cells.values()))
+        shown = short(cells["correct"])
         return bad_row(row, value["id"], f"correct is {shown}; allowed are true, false, 1, 0 and an empty cell")
     return row_problem(row, value) or label_of(value)

@@ -162,6 +162,8 @@ def test_frames_and_texts_reach_their_models(client: Client, folder: Path, tmp_p
         (images(2), {"ids": ["a"]}, "there are 1 ids and more rows; expected an id for each row"),
         (images(1), {"ids": ["a", "b"]}, "there are 1 rows and more ids"),
         (images(1), {"ids": "abc"}, "ids is the text 'abc'; expected a list"),
+        (images(2), {"ids": np.array([7, 8])}, r"row 0 has the id np\.int64\(7\); expected a text, such as '7'"),
+        (images(1), {"top_k": 2}, "unknown option 'top_k'"),
     ],
 )
 def test_inputs_that_cannot_be_sent(client: Client, inputs: Any, options: Any, message: str) -> None:
@@ -180,7 +182,7 @@ def test_inputs_that_cannot_be_sent(client: Client, inputs: Any, options: Any, m
         ((["a", "b"], None, 1), "index is 1, for several ids; expected one for each"),
         ((["a", "b"], "1"), "labels is '1', for several ids; expected one for each"),
         (([("a", 1.5)],), "row 0 has the label 1.5; expected the name of a class"),
-        (([("a", True)],), "row 0 has the label True"),
+        (([("a", True)],), "row 0 has the label True;.* Pass booleans as the names of their classes, such as 'True'"),
         (([(7, "1")],), "row 0 has the id 7; expected a text"),
         (([("a", "1", "b")],), "row 0 is .*; expected a pair"),
     ],

@@ -209,10 +209,12 @@ def test_folder(tmp_path: Path) -> None:
     )
     Image.fromarray(PIXELS[1, :, :, 0]).save(tmp_path / "test" / "dog" / "3.webp", lossless=True)
     assert (read(tmp_path / "test", MODEL).row(3) == PIXELS[1]).all(), "classes without a split, and a WebP"
+    (tmp_path / "rows.csv").touch()
     for path, split, words in (
         (tmp_path, "train", "has no split 'train'; it has test"),
         (tmp_path / "test" / "cat", None, "holds no image"),
         (tmp_path / "none", None, "does not exist"),
+        (tmp_path / "rows.csv", None, "is no .npz; give an .npz with x_test"),
     ):
         with pytest.raises(ReplayError, match=words):
             read(path, MODEL, split)

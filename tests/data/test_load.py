@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from sklearn.datasets import load_digits
 from pipeline import data
 from pipeline.config import Data
 from pipeline.data import DataError
+from trueodds.inputs import ImageInput
+from trueodds.replay import source
+from trueodds.replay.source import ModelSignature
 
 
 def own(path: Path, **changes: Any) -> Path:
@@ -166,6 +170,19 @@ def test_stored_data_come_back_and_equal_bytes(workspace: Path) -> None:
     back = data.read(workspace / "a")
     assert back.card == digits.card
     assert all(np.array_equal(back.arrays[s][i], digits.arrays[s][i]) for s in data.SPLITS for i in (0, 1))
+
+
+def test_classes_that_are_other_numbers_than_their_places_are_named(workspace: Path) -> None:
+    """A replay reads the numbers of an .npz as names if all classes are numbers: of classes 1 to 10, none is 0."""
+    digits = data.load(Data())
+    for names in (list(map(str, range(10))), list(map(str, range(1, 11)))):
+        shifted = replace(digits, card={**digits.card, "classes": names})
+        data.save(shifted, workspace / "a")
+        rows = source.read(
+            workspace / "a" / "arrays.npz", ModelSignature(ImageInput(height=8, width=8, channels=1), tuple(names))
+        )
+        assert rows.labels_N.tolist() == digits.arrays["test"][1].tolist()
+        assert rows.label(0) == names[digits.arrays["test"][1][0]]
 
 
 def test_stored_data_that_do_not_match_their_card(workspace: Path) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 import onnxruntime
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from tests.importing.models import Linear, float_tensor, graph_of, images, vectors
 from trueodds.importing.import_options import ImportOptions, Preprocessing
@@ -149,3 +150,76 @@ def test_shapes_that_hold_the_batch_follow_the_rows(batch: int, rest: list[int],
     (tmp_path / "m.onnx").write_bytes(graph_of(nodes, [taken], [given], [] if as_node else [shape]))
     x = vectors(ROWS)
     assert np.array_equal(scored(convert(tmp_path / "m.onnx", rows(x), ImportOptions()), x), x)
+
+
+def sklearns(path: Path, *, double: bool = False, end: str = "classifier") -> None:
+    """Write a graph as skl2onnx does: one-hot categories, classes 1, 2 and 3, and an output of labels.
+
+    `end`: the classifier itself names its classes, or a constant from which the largest score picks.
+    """
+    kind = TensorProto.DOUBLE if double else TensorProto.FLOAT
+    ml, names = "ai.onnx.ml", [1, 2, 3]
+    nodes = [
+        helper.make_node("OneHotEncoder", ["x"], ["hot"], domain=ml, cats_int64s=[7, 8]),
+        helper.make_node("ReduceSum", ["hot", "axis"], ["scores"], keepdims=0),
+        helper.make_node("MatMul", ["scores", "w"], ["z"]),
+    ]
+    constants = {"axis": np.array([2]), "w": np.eye(3, dtype=np.float32), "names": np.array(names)}
+    if end == "classifier":
+        nodes.append(
+            helper.make_node(
+                "LinearClassifier",
+                ["z"],
+                ["label", "p32"],
+                domain=ml,
+                coefficients=np.eye(3).ravel().tolist(),
+                intercepts=[0.0, 1.0, 2.0],
+                multi_class=1,
+                post_transform="SOFTMAX",
+                classlabels_ints=names,
+            )
+        )
+    else:
+        nodes += [
+            helper.make_node("Softmax", ["z"], ["p32"], axis=1),
+            helper.make_node("ArgMax", ["p32"], ["best"], axis=1),
+            helper.make_node("ArrayFeatureExtractor", ["names", "best"], ["picked"], domain=ml),
+            helper.make_node("Cast", ["picked"], ["label"], to=TensorProto.INT64),
+        ]
+    nodes.append(helper.make_node("Cast", ["p32"], ["p"], to=kind))
+    nodes.append(helper.make_node("ZipMap", ["p"], ["mapped"], domain=ml, classlabels_int64s=names))
+    mapped = onnx.ValueInfoProto(name="mapped")
+    mapped.type.sequence_type.elem_type.map_type.key_type = TensorProto.INT64
+    mapped.type.sequence_type.elem_type.map_type.value_type.tensor_type.elem_type = kind
+    outputs = [helper.make_tensor_value_info("label", TensorProto.INT64, ["N"]), mapped]
+    kept = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    data = graph_of(nodes, [float_tensor("x", ["N", 3])], outputs, kept, opsets={"": 17, ml: 1})
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("end", ["classifier", "constant"])
+@pytest.mark.parametrize("double", [False, True])
+def test_the_classes_are_those_of_the_output_and_not_categories(tmp_path: Path, end: str, double: bool) -> None:
+    """onnxruntime refuses a zip-map of float64, which the import removes anyway."""
+    sklearns(tmp_path / "m.onnx", end=end, double=double)
+    converted = convert(tmp_path / "m.onnx", rows(np.full((40, 3), 7.0, np.float32)), ImportOptions())
+    assert converted.labels == ("1", "2", "3")
+    assert any("cannot run the original" in note for note in converted.notes) == double
+
+
+def test_whole_numbers_may_not_be_missing_beside_gaps_in_others(tmp_path: Path) -> None:
+    """skl2onnx makes an int64 input of each column of whole numbers in a data frame."""
+    nodes = [
+        helper.make_node("Cast", ["rooms"], ["many"], to=TensorProto.FLOAT),
+        helper.make_node("IsNaN", ["a"], ["gap"]),
+        helper.make_node("Where", ["gap", "zero", "a"], ["filled"]),
+        helper.make_node("Concat", ["filled", "many"], ["z"], axis=1),
+    ]
+    inputs = [float_tensor("a", ["N", 1]), helper.make_tensor_value_info("rooms", TensorProto.INT64, ["N", 1])]
+    zero = numpy_helper.from_array(np.zeros(1, np.float32), "zero")
+    (tmp_path / "m.onnx").write_bytes(graph_of(nodes, inputs, [float_tensor("z", ["N", 2])], [zero]))
+    x = np.arange(2.0 * ROWS, dtype=np.float32).reshape(ROWS, 2)
+    x[3, 0] = np.nan
+    converted = convert(tmp_path / "m.onnx", rows(x), ImportOptions())
+    assert converted.kind.model_dump()["whole_numbers"] == ["rooms"]
+    assert "The model takes whole numbers: fractions of 'rooms' are cut off." in converted.notes

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.importing.models import Linear, float_tensor, graph_of, images, labels_of, vectors
 from trueodds.errors import UserError
 from trueodds.importing import importer, labelled_rows
+from trueodds.importing.errors import ModelFileError
 from trueodds.importing.import_options import ImportOptions, Preprocessing
 from trueodds.importing.importer import convert
 from trueodds.importing.labelled_rows import ImportRows
@@ -131,6 +132,7 @@ FILES = [
      "if it has only a size or a crop, add {scale: 1}"),
     (Linear(type="int64").write, np.rint(X), preprocessed("{mean: 0.5}"), "and --preprocess makes fractions, which"),
     (Linear(type="int64").write, X, ImportOptions(), "whole numbers, and rows holds"),
+    (Linear(type="int64").write, np.rint(X) + np.float32(2**25), ImportOptions(), "beyond the 16,777,216 up to which"),
     (Linear().write, vectors(40, 4), ImportOptions(), "has 4 features in each row, and"),
     (Linear().write, PIXELS, ImportOptions(), "takes vectors, 'x' float32 [?, 5]; rows holds an array of shape"),
 ]  # fmt: skip
@@ -183,7 +185,7 @@ COLUMNS = "a,b,label\n"
         (
             "t.csv",
             COLUMNS + "1,x,0\n",
-            "row 2, column 'b' holds 'x'; allowed are numbers, and an empty cell for a missing one",
+            "row 2, column 'b' holds 'x'; allowed are numbers, and an empty cell for a missing one; make numbers of",
         ),
         ("t.csv", COLUMNS + "1,2,0\n1,2,\n", "row 3 has no label; take out rows without one"),
         ("t.csv", "a,a,label\n1,2,0\n", "has the column 'a' twice"),
@@ -486,3 +488,22 @@ def test_names_with_blanks_and_underscores_are_one_where_nothing_else_is_meant()
     twice = replace(table, features=("Sepal Length", "sepal.length"))
     with pytest.raises(UserError, match="has no column 'sepal_length', 'age', which the model"):
         twice.reorder(["sepal_length", "age"])
+
+
+def test_bool_labels_are_the_classes_0_and_1_of_a_model(tmp_path: Path) -> None:
+    """skl2onnx numbers bool classes, and a table of pandas spells them."""
+    model = Linear(head="probability")
+    x = vectors(200)
+    y = np.array(["False", "True"])[labels_of(model.logits(x))]
+    model.write(tmp_path / "m.onnx")
+    scored = importer.score(tmp_path / "m.onnx", ImportRows("t.csv", x, y), None, ImportOptions())
+    assert scored.classes == ("False", "True")
+
+
+def test_float64_that_onnxruntime_refuses_has_a_cure(tmp_path: Path) -> None:
+    """scikit-learn's data are float64, and skl2onnx takes the type from an example."""
+    node = helper.make_node("Normalizer", ["x"], ["y"], domain="ai.onnx.ml", norm="L1")
+    ends = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, ["N", 3]) for name in "xy"]
+    (tmp_path / "m.onnx").write_bytes(graph_of([node], ends[:1], ends[1:], opsets={"": 17, "ai.onnx.ml": 1}))
+    with pytest.raises(ModelFileError, match=r"export it with float32 inputs, .*astype\(numpy\.float32\)"):
+        convert(tmp_path / "m.onnx", ImportRows("rows", X, np.zeros(len(X), np.int64)), ImportOptions())

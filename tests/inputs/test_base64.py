@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import random
 
+import pytest
+
+from trueodds.inputs import InputError
 from trueodds.inputs.image import json_images
 
 
@@ -44,3 +47,9 @@ def test_texts_are_decoded_and_refused_as_python_does() -> None:
     found = [outcome(json_images._decode, text) for text in texts]
     assert found == [outcome(strict, text) for text in texts]
     assert sum(isinstance(one, bytes) for one in found) > 100, "texts of both kinds are drawn"
+
+
+def test_wrapped_base64_has_a_cure() -> None:
+    """The command base64 and Python's encodebytes wrap their lines."""
+    with pytest.raises(InputError, match=r"is not base64 .*; leave out the line breaks"):
+        json_images._base64({"b64": base64.encodebytes(bytes(60)).decode()}, "b64", "instances[0]")

@@ -309,3 +309,20 @@ def test_a_list_of_many_features_is_not_repeated_in_full() -> None:
     assert len(str(refused.value)) < 200
     assert len(wide.examples()["in order"]) == 1000
     assert VectorInput(features=[f"f{n}" for n in range(5000)]).examples() == {}
+
+
+def test_a_whole_number_may_not_be_missing_though_others_may() -> None:
+    """A graph's input of whole numbers has no NaN: the smallest number would stand for it."""
+    kind = VectorInput(features=["a", "rooms"], missing=True, whole_numbers=["rooms"])
+    assert np.isnan(kind.from_json([[None, 3]], ANY)[0, 0])
+    reads: list[Callable[[], Any]] = [
+        lambda: kind.from_json([[1, 3], [1, None]], ANY),
+        lambda: kind.from_json([{"rooms": None, "a": 2}], ANY),
+        lambda: kind.read(npy(np.array([[1, np.nan]])), "npy", ANY),
+        lambda: kind.read(b"rooms,a\n,1\n", "csv", ANY),
+        lambda: kind.from_values([1, None], 1, "features"),
+    ]
+    for read in reads:
+        with pytest.raises(InputError, match=r"'rooms'.* is missing; the model takes whole numbers there, and no miss"):
+            read()
+    assert "whole_numbers" not in VectorInput(features=["a"]).model_dump()

@@ -180,7 +180,7 @@ def test_labels_come_by_id_and_question(client: Client) -> None:
         ({"id": "t-1", "question": 3, "label": "other"}, "invalid_row", "expected the name of a question"),
         ({"id": "t-1", "question": "queue", "label": "sales"}, "unknown_class", "allowed are 'billing', 'shipping'"),
         ({"id": "t-1", "question": "nobody asks", "label": "x"}, "unknown_model", "unknown model 'nobody-asks-"),
-        ({"id": "t-1", "label": True}, "invalid_row", "expected the name of a class"),
+        ({"id": "t-1", "label": True}, "invalid_row", 'Send a boolean as the name of its class, such as "True"'),
     ],
 )
 def test_labels_that_fit_no_question_are_refused(client: Client, row: Any, code: str, words: str) -> None:

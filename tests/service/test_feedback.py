@@ -233,6 +233,12 @@ def test_a_name_in_another_writing_is_the_class_that_alone_is_meant(client: Clie
     assert (answer["stored"], answer["already_known"]) == (1, 1)
 
 
+def test_a_cell_of_correct_that_cannot_be_read_is_named(client: Client) -> None:
+    body = b"id,label,correct\nx,hare,yes\n"
+    answer = client.post("/feedback", content=body, headers={"content-type": "text/csv"}).json()
+    assert answer["problems"][0]["message"].startswith("correct is 'yes'; allowed are true, false, 1, 0 and an empty")
+
+
 def test_class_names_are_the_cards(client: Client) -> None:
     assert client.predict(pictures(1))[0]["label"] in CLASSES
 

@@ -21,6 +21,7 @@ from trueodds.bundle.audit_log import (
 )
 from trueodds.bundle.contents import IDENTITY, BundleError, Key, Listing, Step
 from trueodds.processes.choices import DEFAULT, RECALIBRATED, SHADOW, WAITING, Slot
+from trueodds.texts import quotes
 
 
 class Draft:
@@ -240,5 +241,6 @@ def check_is_published(listing: Listing, key: Key) -> None:
         BundleError: There is no such version.
     """
     if key not in listing:
-        path = "/".join((listing.place, *key))
-        raise BundleError(f"there is no folder {path}; publish the bundle first: trueodds publish")
+        path, there = "/".join((listing.place, *key)), sorted(listing.models.get(key[0], ()))
+        others = f"; {key[0]} has the versions {quotes(there)}: give one in full, or" if there else ";"
+        raise BundleError(f"there is no folder {path}{others} publish the bundle first: trueodds publish")

@@ -117,7 +117,10 @@ def reason_to_refuse(path: Path, message: str, version: str) -> str:
         if domain in EXTENSIONS:
             return why_extensions(path, f"{domain}.{operator}")
         return f"{path} has the operator {match[1]}, which {here} does not have; {upgrade} without it"
-    return f"{path}: {here} cannot load it: {' '.join(message.split())}"
+    cure = ""
+    if "tensor(double)" in message or "Could not find an implementation" in message:
+        cure = "; export it with float32 inputs, scikit-learn's with to_onnx(model, X[:1].astype(numpy.float32))"
+    return f"{path}: {here} cannot load it: {' '.join(message.split()).rstrip('.')}{cure}"
 
 
 def why_extensions(path: Path, operators: str) -> str:

@@ -43,7 +43,7 @@ from trueodds.client.responses import (
     VoidSummary,
     fields_of,
 )
-from trueodds.errors import ConfigError
+from trueodds.errors import ConfigError, unknown
 from trueodds.files import atomic_write, naming
 from trueodds.processes.choices import LABEL_FLOOR, LabelGoal
 from trueodds.sums.frames import check_index
@@ -151,6 +151,9 @@ class Calls:
             >>> predictions.probabilities_NC.shape, len(predictions.ids), predictions.classes[:3]
             ((2, 10), 2, ('0', '1', '2'))
         """
+        known = PredictOptions.__annotations__
+        if wrong := [name for name in options if name not in known]:
+            raise unknown("option", wrong[0], known)
         trees = yield from self._predict(_predictions_of, _join, inputs, ids, rows, dict(options))
         predictions = _join(trees)
         if predictions.notes:
@@ -1029,7 +1032,9 @@ def _with_ids(instances: Iterable[Instance], ids: Iterable[str] | None) -> Itera
             if instance is nothing or id_ is nothing:
                 fewer, more = ("rows", "ids") if instance is nothing else ("ids", "rows")
                 raise ConfigError(f"there are {n:,} {fewer} and more {more}; expected an id for each row")
-            yield instance, id_  # type: ignore[misc]
+            if not isinstance(id_, str):
+                raise ConfigError(f"row {n} has the id {short(id_)}; expected a text, such as {str(id_)!r}")
+            yield instance, str(id_)  # type: ignore[misc]
 
 
 def _chunks(rows: Iterable[tuple[Instance, str]], most: int) -> Iterator[list[tuple[Instance, str]]]:

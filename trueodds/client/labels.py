@@ -79,5 +79,7 @@ def _check_rows(rows: Iterable[tuple[Any, Any]], key: Key, *, booleans: bool) ->
         is_boolean = booleans and isinstance(class_, bool | np.bool_)
         class_ = str(bool(class_)).lower() if is_boolean else plain_class(class_, key)
         if class_ is None:
-            raise ConfigError(f"row {n} has the {key} {short(row[1])}; {CLASS[key]}")
+            is_flag = key == "label" and isinstance(row[1], bool | np.bool_)
+            cure = f". Pass booleans as the names of their classes, such as {str(row[1])!r}" if is_flag else ""
+            raise ConfigError(f"row {n} has the {key} {short(row[1])}; {CLASS[key]}{cure}")
         yield str(id_), class_

@@ -163,9 +163,8 @@ def convert(path: Path, rows: ImportRows, options: ImportOptions) -> ServableMod
         ModelFileError, LabelledRowsError, InputError, FileNotFoundError: As in these three steps.
     """
     step(f"reading {path}")
-    loaded = onnx_file.load(path)
-    session(loaded.model, path)  # raises early if onnxruntime refuses the file
-    file = signature.read(path, loaded, options)
+    file = signature.read(path, onnx_file.load(path), options)
+    session(file.model, path)  # raises early if onnxruntime refuses what the import keeps of the file
     meaning = understand(file, rows)
     return rewrite(meaning, spinning=not isinstance(rows.x, tuple))
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueodds.errors import nearest
-from trueodds.files import read_npz
+from trueodds.files import class_folders, files_below, read_npz
 from trueodds.importing import forms
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs import ImageInput, Input, InputError, Inputs, Limits, TextInput, VectorInput, columns, row_groups
@@ -238,9 +238,8 @@ def _npz(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> ImportRows:
 
 
 def _folder(path: Path) -> ImportRows:
-    classes = tuple(sorted(inner.name for inner in path.iterdir() if inner.is_dir()))
-    files = [(image, name) for name in classes for image in sorted((path / name).rglob("*"))]
-    images = [(image, name) for image, name in files if image.suffix.lower() in SUFFIXES and image.is_file()]
+    classes = class_folders(path)
+    images = [(image, name) for name in classes for image in files_below(path / name, SUFFIXES)]
     if not images:
         allowed = f"expected {path}/<class>/*{', *'.join(sorted(SUFFIXES))}"
         raise LabelledRowsError(f"{path} holds no images in class folders; {allowed}")

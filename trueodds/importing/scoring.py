@@ -130,6 +130,8 @@ def class_names(model: ServableModel, rows: ImportRows) -> tuple[tuple[str, ...]
         raise LabelledRowsError(f"{problem} with {count} numbers a row; {cure}")
     names = names or tuple(map(str, range(count)))
     labels = tuple(sorted(set(map(str, rows.y.tolist()))))
+    if names == ("0", "1") and set(labels) <= {"False", "True"}:
+        names = ("False", "True")  # every library numbers bool classes in this order
     if _numbers(names) and not _numbers(labels):
         problem = f"{rows.source} labels its rows {quotes(labels)}, and nothing says which output"
         raise LabelledRowsError(f"{problem} of {model.file.path} is whose; {cure}")

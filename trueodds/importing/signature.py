@@ -23,6 +23,8 @@ FLOATS: dict[int, str] = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "flo
 NUMBERS: dict[int, str] = {**FLOATS, TensorProto.UINT8: "uint8", TensorProto.INT64: "int64", TensorProto.INT32: "int32"}
 """Types of inputs that numbers can be cast to."""
 BATCH = "N"
+RESHAPING = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
+"""Operators that a label passes on its way to the output."""
 TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 """Inputs of a graph that takes tokens, with the names of Hugging Face's exporters: ids, mask and types."""
 
@@ -182,22 +184,51 @@ def _cut_zip_maps(model: Model) -> tuple[str, ...]:
 
     Return the classes of the graph's classifier.
     """
-    graph, labels = model.graph, tuple[str, ...]()
+    graph, labels = model.graph, _labels_of_output(model)
     for node in [node for node in graph.node if node.op_type == "ZipMap"]:
         for output in [output for output in graph.output if output.name == node.output[0]]:
+            values = output.type.sequence_type.elem_type.map_type.value_type.tensor_type.elem_type
             output.name = node.input[0]
-            output.type.CopyFrom(helper.make_tensor_type_proto(TensorProto.FLOAT, [BATCH, None]))
+            output.type.CopyFrom(helper.make_tensor_type_proto(values or TensorProto.FLOAT, [BATCH, None]))
         graph.node.remove(node)
-        labels = _labels(node)
-    return labels or next(filter(None, map(_labels, graph.node)), ())
+        labels = labels or _labels(node)
+    classifiers = (_labels(node) for node in graph.node if node.op_type.endswith("Classifier"))
+    return labels or next(filter(None, classifiers), ())
+
+
+def _labels_of_output(model: Model) -> tuple[str, ...]:
+    """Return the classes among which the graph's output of labels chooses; empty if there is none.
+
+    Only the end of the graph tells them: encoders of categories, and the classifiers of an ensemble, have own names.
+    """
+    graph = model.graph
+    makers = {name: node for node in graph.node for name in node.output}
+    for output in graph.output:
+        if output.type.tensor_type.elem_type not in (TensorProto.STRING, TensorProto.INT64, TensorProto.INT32):
+            continue
+        node = makers.get(output.name)
+        while node is not None and node.op_type in RESHAPING:
+            node = makers.get(node.input[0])
+        if node is not None and (names := _labels(node) or _chosen_from(model, node)):
+            return names
+    return ()
+
+
+def _chosen_from(model: Model, node: Any) -> tuple[str, ...]:
+    """Return the constants from which a node picks by position; empty if it picks from no constants."""
+    tensor = next((one for one in model.graph.initializer if one.name == next(iter(node.input), None)), None)
+    if node.op_type not in ("ArrayFeatureExtractor", "Gather") or tensor is None:
+        return ()
+    values = numpy_helper.to_array(tensor).ravel().tolist()
+    return tuple(value.decode() if isinstance(value, bytes) else str(value) for value in values)
 
 
 def _labels(node: Any) -> tuple[str, ...]:
-    """Return the classes that a node of ai.onnx.ml names."""
+    """Return the classes that a classifier or a zip-map of ai.onnx.ml names."""
     for attribute in node.attribute:
-        if attribute.name in ("classlabels_strings", "cats_strings") and attribute.strings:
+        if attribute.name == "classlabels_strings" and attribute.strings:
             return tuple(label.decode() for label in attribute.strings)
-        if attribute.name in ("classlabels_int64s", "classlabels_ints", "cats_int64s") and attribute.ints:
+        if attribute.name in ("classlabels_int64s", "classlabels_ints") and attribute.ints:
             return tuple(map(str, attribute.ints))
     return ()
 

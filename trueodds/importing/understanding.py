@@ -24,6 +24,8 @@ from trueodds.texts import quotes
 
 SAMPLE = 32
 """Number of rows that a converted model is tried on."""
+LARGEST_WHOLE = 2**24
+"""Largest whole number up to which float32 has them all."""
 LAYOUT: Layout = "NCHW"
 """Default order of the axes of images."""
 LARGEST_TOKENIZER = 2**27
@@ -104,9 +106,11 @@ def _vector_input(file: ModelFile, rows: ImportRows) -> tuple[VectorInput, tuple
             _check_whole(preprocessing, 1.0, tensor, path)
             part = slice(k, k + 1) if len(inputs) > 1 else slice(0, columns)
             _check_whole_rows(table, names, part, tensor, path)
-    if any(tensor.type not in FLOATS for tensor in inputs):
-        notes.append("The model takes whole numbers: fractions of features are cut off.")
-    return VectorInput(features=list(names), missing=bool(np.isnan(rows.x).any())), tuple(notes)
+    if whole := [name for name, tensor in zip(names, inputs, strict=False) if tensor.type not in FLOATS]:
+        those = "features" if len(whole) == len(inputs) else quotes(whole)
+        notes.append(f"The model takes whole numbers: fractions of {those} are cut off.")
+    missing = bool(np.isnan(rows.x).any())
+    return VectorInput(features=list(names), missing=missing, whole_numbers=whole if missing else []), tuple(notes)
 
 
 def _check_whole(preprocessing: Preprocessing | None, scale: float, tensor: TensorInfo, path: Path) -> None:
@@ -119,14 +123,18 @@ def _check_whole(preprocessing: Preprocessing | None, scale: float, tensor: Tens
 
 
 def _check_whole_rows(rows: ImportRows, names: Sequence[str], own: slice, tensor: TensorInfo, path: Path) -> None:
-    """Check that the columns for an input of whole numbers have no fractions and no missing values."""
+    """Check that the columns for an input of whole numbers hold such numbers, exactly."""
     assert not isinstance(rows.x, tuple)
     part = rows.x[:, own]
-    wrong = part != np.rint(part)
+    wrong = (part != np.rint(part)) | (np.abs(part) > LARGEST_WHOLE)
     if wrong.any():
         row, column = (int(place) for place in np.unravel_index(int(wrong.argmax()), wrong.shape))
-        problem = f"{path} takes {tensor}, whole numbers, and {rows.source} holds {part[row, column]:g}"
+        value = part[row, column]
+        problem = f"{path} takes {tensor}, whole numbers, and {rows.source} holds {value:.17g}"
         cure = "give the columns that the model was trained on, or export the model with a float input"
+        if abs(value) > LARGEST_WHOLE:
+            problem += f", beyond the {LARGEST_WHOLE:,} up to which the service's float32 has all whole numbers"
+            cure = "number the values from 0 before the model"
         raise LabelledRowsError(f"{problem} in row {row}, column {names[own][column]!r}; {cure}")
 
 

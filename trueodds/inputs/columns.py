@@ -399,7 +399,9 @@ def _read_parquet(path: Path, numbers: Sequence[str], texts: Sequence[str]) -> t
         array = rows[name].to_numpy()
         if types.is_temporal(rows[name].type):
             problem = f"{path}: the column {name!r} holds times ({rows[name].type})"
-            raise NumberError(f"{problem}; allowed are numbers: leave it out, or make numbers of it", name)
+            raise NumberError(
+                f"{problem}; allowed are numbers: leave it out, or make numbers of it", name, has_cure=True
+            )
         plain = array.dtype.kind in "fiub"
         values[name] = array.astype(np.float64) if plain else _floats(path, name, *_number_cells(array.tolist()))
     for name in texts:

@@ -99,6 +99,8 @@ def read(path: Path, model: ModelSignature, split: str | None = None) -> RowSour
 
 
 def _npz(path: Path, model: ModelSignature, split: str | None) -> RowSource:
+    if path.suffix != ".npz":
+        raise ReplayError(f"{path} is no .npz; give an .npz with x_test ({model}) and y_test")
     arrays = files.read_npz(path)
     there = [name.removeprefix("x_") for name in arrays if name.startswith("x_") and f"y_{name[2:]}" in arrays]
     split = _split(path, split, there, "x_<split> and y_<split>")
@@ -194,13 +196,8 @@ def _folder(path: Path, model: ModelSignature, split: str | None) -> RowSource:
         cure = f"give an .npz with x_test ({model}) and y_test"
         raise ReplayError(f"{path} is a folder of images, but the model takes {model.input.noun}s; {cure}")
     top, name = _top(path, split, "*.png")
-    classes = tuple(sorted(folder.name for folder in top.iterdir() if folder.is_dir()))
-    images = [
-        (file, label)
-        for label, class_ in enumerate(classes)
-        for file in sorted((top / class_).rglob("*"))
-        if file.suffix.lower() in SUFFIXES
-    ]
+    classes = files.class_folders(top)
+    images = [(file, k) for k, name in enumerate(classes) for file in files.files_below(top / name, SUFFIXES)]
     if not images:
         raise ReplayError(f"{top} holds no image; expected {top}/<class>/*{', *'.join(sorted(SUFFIXES))}")
 

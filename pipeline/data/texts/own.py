@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.data.raw import DataError, Labels, Raw, TextRows, check_raw
-from trueodds.files import FileError
+from trueodds.files import FileError, class_folders
 from trueodds.inputs import columns
 from trueodds.inputs.image.formats import SUFFIXES
 from trueodds.inputs.text import labelled_texts
@@ -24,10 +24,9 @@ def is_folder(folder: Path) -> bool:
     """Return whether the first file below train/ with the suffix of an image or a text is a text."""
     known = {SUFFIX, *SUFFIXES}
     train = folder / "train"
-    files = (path for path in sorted(train.iterdir()) if path.is_dir()) if train.is_dir() else ()
-    for group in files:
-        for path in sorted(group.iterdir()):
-            if path.suffix.lower() in known:
+    for name in class_folders(train) if train.is_dir() else ():
+        for path in sorted((train / name).iterdir()):
+            if path.suffix.lower() in known and not path.name.startswith("."):
                 return path.suffix.lower() == SUFFIX
     return False
 
@@ -50,7 +49,7 @@ def read_folder(folder: Path) -> Raw:
     Raises:
         DataError: A class has no text or is not in train/, or a text is empty, not UTF-8 or too long.
     """
-    classes = tuple(sorted(path.name for path in (folder / "train").iterdir() if path.is_dir()))
+    classes = class_folders(folder / "train")
     if not classes:
         raise DataError(f"{folder / 'train'} has no class folder; expected {folder}/train/<class>/*{SUFFIX}")
     x_train, y_train = _split(folder / "train", classes)
@@ -94,7 +93,7 @@ def _split(folder: Path, classes: Sequence[str]) -> tuple[TextRows, Labels]:
     """Return the texts and labels of a folder."""
     texts: list[str] = []
     labels: list[int] = []
-    strange = sorted(path.name for path in folder.iterdir() if path.is_dir() and path.name not in classes)
+    strange = [name for name in class_folders(folder) if name not in classes]
     if strange:
         has = ", ".join(classes[:10])
         raise DataError(f"{folder} has the class {strange[0]!r}, and train/ does not; train/ has {has}")

@@ -184,6 +184,7 @@ def _base64(instance: dict[str, Any], key: str, name: str) -> bytes:
         return _decode(text)
     except (binascii.Error, ValueError) as error:
         cure = "; leave out the 'data:...,' prefix" if text.startswith("data:") else ""
+        cure = cure or ("; leave out the line breaks" if "\n" in text else "")
         raise _invalid(f"{name}.{key} is not base64 ({error}){cure}") from None
 
 

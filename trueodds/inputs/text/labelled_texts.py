@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trueodds.errors import nearest
-from trueodds.files import FileError
+from trueodds.files import FileError, class_folders, files_below
 from trueodds.inputs import columns
 from trueodds.inputs.text.kind import COLUMN
 from trueodds.texts import column_quotes
@@ -64,7 +64,7 @@ def of_folder(folder: Path) -> LabelledTexts:
     Raises:
         FileError: There are no such files, or a text is empty, not UTF-8 or too long.
     """
-    classes = tuple(sorted(inner.name for inner in folder.iterdir() if inner.is_dir()))
+    classes = class_folders(folder)
     files = [(file, name) for name in classes for file in files_of(folder / name)]
     if not files:
         raise FileError(f"{folder} holds no texts in class folders; expected {folder}/<class>/*{SUFFIX}")
@@ -73,7 +73,7 @@ def of_folder(folder: Path) -> LabelledTexts:
 
 def files_of(folder: Path) -> list[Path]:
     """List the text files of a class; none if the folder does not exist."""
-    return sorted(folder.glob(f"*{SUFFIX}"))
+    return files_below(folder, [SUFFIX])
 
 
 def text_of(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -67,6 +68,8 @@ class VectorInput(InputKind):
     """Names in the order of the graph's columns."""
     missing: bool = False
     """Whether the graph accepts NaN for a missing value."""
+    whole_numbers: list[str] = Field(default_factory=list, exclude_if=operator.not_)
+    """Features that may not be missing although others may: the graph's inputs of whole numbers, which have no NaN."""
 
     @field_validator("features")
     @classmethod
@@ -133,6 +136,7 @@ class VectorInput(InputKind):
         if refused.any():
             row, column = (int(i) for i in np.unravel_index(int(refused.argmax()), rows.shape))
             raise self._refusal(float(rows[row, column]), f"{name} at {self._at(row, column)}")
+        self._check_whole_numbers(values, lambda row, column: f"{name} at {self._at(row, column)}")
         if self.missing and (absent := np.isnan(values)).any():  # NaN has many forms; equal inputs have equal bytes
             values = np.where(absent, self.dtype.type(np.nan), values)
         return values
@@ -202,11 +206,22 @@ class VectorInput(InputKind):
                 pass
             else:
                 if not (np.isinf(row_values).any() if self.missing else not np.isfinite(row_values).all()):
+                    self._check_whole_numbers(row_values, place)
                     return row_values
         for k, value in enumerate(values):
             if self._problem(value):
                 raise self._refusal(value, place(*divmod(k, len(self.features))))
         raise AssertionError("one of the values is wrong")
+
+    def _check_whole_numbers(self, values_ND: npt.NDArray[Any], place: Callable[[int, int], str]) -> None:
+        """Check that no feature of whole numbers is missing."""
+        if not self.whole_numbers:
+            return
+        columns = [column for column, name in enumerate(self.features) if name in self.whole_numbers]
+        if (absent := np.isnan(values_ND[:, columns])).any():
+            row, column = (int(i) for i in np.unravel_index(int(absent.argmax()), absent.shape))
+            problem = f"{place(row, columns[column])} is missing; the model takes whole numbers there"
+            raise InputError("invalid_instances", f"{problem}, and no missing value: send a number")
 
     def _refusal(self, value: Any, place: str) -> InputError:
         return InputError("invalid_instances", f"{place} is {self._problem(value)}")

@@ -38,7 +38,13 @@ def read(
     features = tuple(name for name in header if name not in (label, *apart))
     if not features:
         raise FileError(f"{path} has no column but {label!r}; expected one for each feature of the model")
-    table = columns.read(path, features, [label])
+    try:
+        table = columns.read(path, features, [label])
+    except columns.NumberError as error:
+        cure = (
+            "" if error.has_cure else "; make numbers of the column, such as 0 and 1 for each category, or leave it out"
+        )
+        raise FileError(f"{error}{cure}") from None
     labels = table.texts[label].as_classes()
     if not labels.is_known_N.all():
         row = int(labels.is_known_N.argmin()) + 2
