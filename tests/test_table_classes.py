@@ -260,6 +260,14 @@ def test_a_column_of_logits_that_no_label_names_is_said(tmp_path: Path) -> None:
     assert said not in report(path, scale="logits", classes=("a", "b")).cautions
 
 
+@pytest.mark.parametrize(("name", "index"), [("a.parquet", "__index_level_0__"), ("a.csv", "Unnamed: 0")])
+def test_row_numbers_of_pandas_are_no_class(name: str, index: str, tmp_path: Path) -> None:
+    logits = {"a": np.log(P + 0.01), "b": np.log(1 - P), **LABEL}
+    alone = report(table(tmp_path / f"alone-{name}", logits), scale="logits")
+    numbered = report(table(tmp_path / name, {index: RNG.permutation(N), **logits}), scale="logits")
+    assert (numbered.nll, numbered.cautions) == (alone.nll, alone.cautions)
+
+
 def by_confidence(folder: Path, predicted: list[Any], label: list[Any]) -> Path:
     return table(folder / "a.csv", {"confidence": [0.9] * len(label), "predicted": predicted, "label": label})
 

@@ -28,6 +28,8 @@ _ESCAPED = re.compile("[\udc80-\udcff]")
 """A byte that is not UTF-8, as `surrogateescape` decodes it."""
 _NUMPY = re.compile(r"np\.float\d+\(([^()]*)\)")
 """A number as NumPy 2 represents it."""
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+")
+"""Name that pandas gives an index without a name, in Parquet and Arrow, or after a CSV file with it was read."""
 HEAD = 100
 """Rows of a CSV file that show which columns hold lists."""
 FIRST = 2
@@ -40,6 +42,18 @@ class NumberError(FileError):
     def __init__(self, message: str, column: str, *, has_cure: bool = False) -> None:
         super().__init__(message)
         self.column, self.has_cure = column, has_cure
+
+
+def is_pandas_index(name: str) -> bool:
+    """Return whether a column's name is the one that pandas gives an index without a name.
+
+    Such a column numbers the rows: pandas writes it to a Parquet file if rows were left out or shuffled.
+
+    Examples:
+        >>> is_pandas_index("__index_level_0__"), is_pandas_index("Unnamed: 0"), is_pandas_index("index")
+        (True, True, False)
+    """
+    return _PANDAS_INDEX.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +122,7 @@ class Columns:
 
 
 def names(path: Path) -> list[str]:
-    """Read the names of the columns of a CSV or Parquet file.
+    """Read the names of the columns of a CSV or Parquet file. The row numbers that pandas adds to Parquet are left out.
 
     Raises:
         FileError: A name is repeated or empty, or the file has another format.
@@ -118,7 +132,7 @@ def names(path: Path) -> list[str]:
         with _open_csv(path) as (header, _):
             pass
     else:
-        header = list(_parquet(path).schema_arrow.names)
+        header = [name for name in _parquet(path).schema_arrow.names if not name.startswith("__index_level_")]
     if "" in header:
         cure = "name it, or leave it out (pandas: to_csv(path, index=False); R: write.csv(x, path, row.names = FALSE))"
         raise FileError(f"{path}: column {header.index('') + 1} of the header has no name; {cure}")

@@ -442,8 +442,8 @@ def _list_of_classes(path: Path, header: Sequence[str], form: Form) -> str | Non
     """
     if form.label not in header and "confidence" in header and not form.scale:
         return None
-    taken = (form.label, form.judge, *NOT_CLASSES)
-    found = [name for name in columns.lists(path) if name in header and name not in taken]
+    others = _others(header, form)
+    found = [name for name in columns.lists(path) if name in others]
     if len(form.classes) == 1 and form.classes[0] in found:
         return form.classes[0]
     if not found or any(name in header for name in form.classes):
@@ -457,7 +457,7 @@ def _list_of_classes(path: Path, header: Sequence[str], form: Form) -> str | Non
         return form.scale or scales[0]
     if "confidence" in header:  # a list of another name is then some feature of the row
         return None
-    return found[0] if found == [name for name in header if name not in taken] else None
+    return found[0] if (*found,) == others else None
 
 
 def _form_of_list(name: str, form: Form) -> Form:
@@ -541,7 +541,7 @@ def choose_columns(path: Path | str, header: Sequence[str], form: Form, list_col
         if form.needs_labels and form.label not in header:
             raise _no_column(path, form.label, header, "--label")
         return Chosen(False, (list_column,), [])
-    others = tuple(name for name in header if name not in (form.label, form.judge, *NOT_CLASSES))
+    others = _others(header, form)
     absent = [name for name in form.classes if name not in header]
     by_confidence = "confidence" in header and not form.scale and len(absent) == len(form.classes)
     one_of_two = len(form.classes) == 2 and len(others) == 1
@@ -555,6 +555,12 @@ def choose_columns(path: Path | str, header: Sequence[str], form: Form, list_col
     if not by_confidence and not of_classes:
         raise FileError(f"{path} has the columns {quotes(header)}, and none for a class; expected {TABLES}")
     return Chosen(by_confidence, of_classes, absent)
+
+
+def _others(header: Sequence[str], form: Form) -> tuple[str, ...]:
+    """Return the columns without a fixed meaning, which may be classes."""
+    taken = (form.label, form.judge, *NOT_CLASSES)
+    return tuple(name for name in header if name not in taken and not columns.is_pandas_index(name))
 
 
 def _check_spelling(path: Path | str, header: Sequence[str]) -> None:
