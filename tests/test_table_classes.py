@@ -254,10 +254,19 @@ def test_a_column_at_fault_is_named(
 
 
 def test_a_column_of_logits_that_no_label_names_is_said(tmp_path: Path) -> None:
-    path = table(tmp_path / "a.csv", {"age": P, "a": np.log(P + 0.01), "b": np.log(1 - P), **LABEL})
+    path = table(tmp_path / "a.csv", {"age": P - 9, "a": np.log(P + 0.01), "b": np.log(1 - P), **LABEL})
     said = "No label is 'age': if that is not a class, name the columns that are classes: --classes a,b."
     assert said in report(path, scale="logits").cautions
     assert said not in report(path, scale="logits", classes=("a", "b")).cautions
+
+
+def test_a_column_of_logits_that_no_label_names_and_that_is_highest_is_refused(tmp_path: Path) -> None:
+    path = table(tmp_path / "a.csv", {"age": P + 40, "a": np.log(P + 0.01), "b": np.log(1 - P), **LABEL})
+    with pytest.raises(UserError, match=r"no label is 'age', .* in 200 of 200 labelled rows; .* --classes a,b; other"):
+        report(path, scale="logits")
+    assert report(path, scale="logits", classes=("age", "a", "b")).accuracy == 0
+    few = table(tmp_path / "few.csv", {"age": P + 40, "a": P, "b": P, "label": ["a", "b"] * 5 + [""] * (N - 10)})
+    assert "No label is 'age'" in report(few, scale="logits").cautions[-1]
 
 
 @pytest.mark.parametrize(("name", "index"), [("a.parquet", "__index_level_0__"), ("a.csv", "Unnamed: 0")])

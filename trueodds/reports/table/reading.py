@@ -404,7 +404,8 @@ def of_class_columns(
             values_NC, *one_column(path.name, of_classes[0], labels, classes=stated, positive=form.positive)
         )
     classes = bare_names(of_classes, labels)
-    note = "" if form.classes or scale == "probabilities" else unlabelled_note(classes, labels)
+    is_told = bool(form.classes) or scale == "probabilities"
+    note = "" if is_told else unlabelled_note(path, of_classes, classes, values_NC, labels)
     return ClassColumns(values_NC, classes, note)
 
 
