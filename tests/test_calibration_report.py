@@ -204,6 +204,7 @@ def test_one_column_and_names_of_classes() -> None:
     both, alone = trueodds.report(np.stack([1 - p, p], axis=1), y), trueodds.report(p, y)
     assert both.positive is None and alone.top_label_verdict == both.verdict
     assert replace(alone, positive=None, verdict=both.verdict, top_label_verdict=None) == both
+    assert trueodds.report(p[:, None], y[:, None]) == alone
     named = trueodds.report(p, np.array(["no", "yes"])[y], classes=["no", "yes"])
     assert named.positive is not None and named.positive.model_copy(update={"label": "positive"}) == alone.positive
     sums = PositiveClass("yes", 1).sums_of(p, y == 1)

@@ -137,6 +137,14 @@ def _is_missing(value: object) -> bool:
         return not isinstance(value, np.ndarray)
 
 
+def as_vector(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array of shape (N, 1) as (N,). A data frame with one column has it, and so has a net with one output.
+
+    Other arrays are unchanged.
+    """
+    return array.reshape(-1) if array.shape[1:] == (1,) else array
+
+
 def as_numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     """Convert values to an array of real numbers or booleans, in the given dtype. Empty lists are accepted.
 
@@ -177,18 +185,19 @@ _LABEL_CURES = {"b": "; pass labels.astype(int) if True is class 1", "O": _NAMES
 
 
 def check_labels(labels: npt.ArrayLike, rows: int, classes: int, name: str = "labels") -> npt.NDArray[np.intp]:
-    """Check labels and return them as an intp vector of length `rows` with values 0..classes-1.
+    """Check labels, (N,) or (N, 1), and return them as an intp vector of length `rows` with values 0..classes-1.
 
     Whole floating-point numbers count as integers: pandas has them in a column with gaps, and after the gaps are taken
     out.
 
     Raises:
-        ValueError: Labels are not one-dimensional, have another length, are not whole numbers, are missing, or are
+        ValueError: Labels have several columns or another length, are not whole numbers, are missing, or are
             outside the classes.
     """
-    labels_N = as_array(labels, name)
+    labels_N = as_vector(as_array(labels, name))
     if labels_N.shape != (rows,):
-        raise ValueError(f"{name} has shape {labels_N.shape}; expected ({rows},), one class index for each row")
+        cure = f"; for one column a class pass {name}.argmax(axis=1)" if labels_N.shape == (rows, classes) else ""
+        raise ValueError(f"{name} has shape {labels_N.shape}; expected ({rows},), one class index for each row{cure}")
     if labels_N.dtype.kind == "f" and np.isnan(labels_N).any():
         row = int(np.isnan(labels_N).argmax())
         raise ValueError(f"{name}[{row}] is nan, a missing label; {GAP_CURE}")
@@ -395,9 +404,17 @@ def both_classes(probabilities: npt.ArrayLike) -> npt.NDArray[Any]:
     """Return N x 2 for probabilities of the positive class alone, (N,) or N x 1.
 
     Anything else is unchanged, as an array.
+
+    Raises:
+        ValueError: Values are not numbers, or one of a single column is outside [0, 1]. Later checks refuse NaN.
     """
     values = as_numbers(probabilities, "probabilities")
     if values.ndim == 1 or values.shape[1:] == (1,):
+        outside = values[(values < -BELOW_ZERO) | (values > 1 + BELOW_ZERO)]
+        if outside.size:
+            are_percentages = values.min() >= 0 and 1 < values.max() <= 100
+            cure = "divide percentages by 100" if are_percentages else "pass 1 / (1 + exp(-z)) if these are log-odds z"
+            raise ValueError(f"probabilities holds {outside.flat[0]:.6g}; allowed is [0, 1]: {cure}")
         return np.stack([1 - values.reshape(-1), values.reshape(-1)], axis=1)
     return values
 
