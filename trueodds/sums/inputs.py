@@ -137,6 +137,34 @@ def _is_missing(value: object) -> bool:
         return not isinstance(value, np.ndarray)
 
 
+def as_numbers_with_gaps(values: npt.ArrayLike, name: str, allowed: str) -> Array:
+    """Convert real numbers and booleans to float64, with NaN for None, NaN and another library's missing value.
+
+    Args:
+        values: Numbers, in any shape.
+        name: Name of the argument in messages.
+        allowed: Allowed values, for messages.
+
+    Raises:
+        ValueError: Lists have unequal lengths, or values are masked, text or otherwise not numbers.
+    """
+    check_no_mask(values, name)
+    try:
+        array = np.asarray(without_tensors(values))
+    except ValueError:
+        raise ValueError(f"{name} is ragged: its rows have unequal lengths; expected numbers of one shape") from None
+    if array.dtype.kind == "O" and array.ndim:
+        array = array.copy()
+        gaps = [place for place, value in np.ndenumerate(array) if _is_missing(value)]
+        for place in gaps:
+            array[place] = np.nan
+        if all(isinstance(value, Real | Decimal | np.bool_) for value in array.flat):
+            return array.astype(np.float64)
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} has dtype {array.dtype}; {allowed}")
+    return array.astype(np.float64, copy=False)
+
+
 def as_vector(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return an array of shape (N, 1) as (N,). A data frame with one column has it, and so has a net with one output.
 
