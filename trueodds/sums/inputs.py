@@ -137,13 +137,13 @@ def _is_missing(value: object) -> bool:
         return not isinstance(value, np.ndarray)
 
 
-def as_numbers_with_gaps(values: npt.ArrayLike, name: str, allowed: str) -> Array:
+def as_numbers_with_gaps(values: npt.ArrayLike, name: str, requirement: str) -> Array:
     """Convert real numbers and booleans to float64, with NaN for None, NaN and another library's missing value.
 
     Args:
         values: Numbers, in any shape.
         name: Name of the argument in messages.
-        allowed: Allowed values, for messages.
+        requirement: Allowed values, for messages.
 
     Raises:
         ValueError: Lists have unequal lengths, or values are masked, text or otherwise not numbers.
@@ -161,7 +161,7 @@ def as_numbers_with_gaps(values: npt.ArrayLike, name: str, allowed: str) -> Arra
         if all(isinstance(value, Real | Decimal | np.bool_) for value in array.flat):
             return array.astype(np.float64)
     if array.dtype.kind not in "fiub":
-        raise ValueError(f"{name} has dtype {array.dtype}; {allowed}")
+        raise ValueError(f"{name} has dtype {array.dtype}; {requirement}")
     return array.astype(np.float64, copy=False)
 
 
@@ -326,8 +326,19 @@ def check_probabilities(
     if wrong_N.any():
         sums_N = probabilities_NC.sum(axis=1, dtype=np.float64)
         off = int(np.where(wrong_N, np.abs(sums_N - 1), 0).argmax())
-        raise ValueError(f"{name}[{off}] sums to {sums_N[off]:.6g}; every row {MUST_SUM}")
+        cure = "; these are bfloat16: convert the logits to float32 before the softmax"
+        is_rough = bool(abs(sums_N[off] - 1) < _BFLOAT16) and _has_8_bits(probabilities_NC)
+        raise ValueError(f"{name}[{off}] sums to {sums_N[off]:.6g}; every row {MUST_SUM}{cure * is_rough}")
     return probabilities_NC
+
+
+_BFLOAT16 = 2.0**-7
+"""Largest sum of the rounding errors of a row of bfloat16, which has 8 bits."""
+
+
+def _has_8_bits(values: npt.NDArray[np.floating]) -> bool:
+    """Return whether bfloat16 holds all values exactly."""
+    return bool((np.frexp(values.astype(np.float64))[0] * 2**8 % 1 == 0).all())
 
 
 MUST_SUM = (
