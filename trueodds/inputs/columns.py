@@ -22,6 +22,14 @@ from trueodds.texts import is_whole_number, plural, short, without_point
 
 Array = npt.NDArray[np.float64]
 SUFFIXES = (".csv", ".parquet")
+_SUFFIX_CURES = {
+    **dict.fromkeys((".tsv", ".tab", ".txt", ".dat"), f"rename it to .csv if its cells are {table.SEPARATED}"),
+    **dict.fromkeys((".gz", ".bz2", ".xz", ".zst", ".zip"), "unpack it first"),
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "save it from the spreadsheet as 'CSV UTF-8'"),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), "pandas.read_json(path, lines=True).to_parquet(..) converts it"),
+    **dict.fromkeys((".pq", ".parq"), "rename it to .parquet"),
+}
+"""Cure for a file of another suffix, for messages."""
 LINES = 20_000
 """Rows of a CSV file that are in memory as text at a time."""
 _ESCAPED = re.compile("[\udc80-\udcff]")
@@ -119,6 +127,20 @@ class Columns:
     """Columns of numbers, with NaN for an empty cell."""
     texts: dict[str, Texts]
     times: dict[str, Times]
+
+
+def suffix_problem(path: Path) -> str:
+    """Describe a file's suffix that no reader takes, with what to do if that is known.
+
+    Examples:
+        >>> suffix_problem(Path("scores.CSV"))
+        "scores.CSV has the suffix '.CSV'; rename it to .csv"
+        >>> suffix_problem(Path("scores.xlsx"))
+        "scores.xlsx has the suffix '.xlsx'; save it from the spreadsheet as 'CSV UTF-8'"
+    """
+    suffix = path.suffix.lower()
+    cure = f"rename it to {suffix}" if suffix in (*SUFFIXES, ".npz", ".npy") else _SUFFIX_CURES.get(suffix, "")
+    return f"{path} has the suffix {path.suffix!r}" + f"; {cure}" * bool(cure)
 
 
 def names(path: Path) -> list[str]:
@@ -261,7 +283,7 @@ def read_npy(path: Path) -> npt.NDArray[Any]:
         with path.open("rb") as file:
             array = np.lib.format.read_array(file, allow_pickle=False)
     except (EOFError, ValueError) as error:
-        cure = "write numbers or text with np.save"
+        cure = "write numbers, or text as array.astype(str), with np.save"
         raise FileError(f"{path} is not a complete .npy file without Python objects ({error}); {cure}") from None
     return np.asarray(array)
 

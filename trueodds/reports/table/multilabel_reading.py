@@ -124,7 +124,7 @@ def _read(
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist; expected {FORMS}")
     if path.suffix not in (".npz", ".npy", *columns.SUFFIXES):
-        raise FileError(f"{path} has the suffix {path.suffix!r}; expected {FORMS}")
+        raise FileError(f"{columns.suffix_problem(path)}; expected {FORMS}")
     if form.labels and path.suffix != ".npy":
         raise FileError(f"--labels {form.labels}: {path} holds the labels itself; remove --labels")
     is_table = path.suffix in columns.SUFFIXES

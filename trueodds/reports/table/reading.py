@@ -136,7 +136,7 @@ def read(path: Path, form: Form | None = None) -> Answers:
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist; expected {TABLES}")
     if path.suffix not in (".npz", ".npy", *columns.SUFFIXES):
-        raise FileError(f"{path} has the suffix {path.suffix!r}; expected {TABLES}")
+        raise FileError(f"{columns.suffix_problem(path)}; expected {TABLES}")
     if form.human and path.suffix not in columns.SUFFIXES:
         raise FileError(f"--human-labels {form.human}: {path} has no ids; give a .csv or .parquet with a column id")
     if form.human and not form.human.is_file():
