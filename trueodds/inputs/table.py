@@ -12,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from trueodds.files import atomic_write
+from trueodds.files import FileError, atomic_write
 from trueodds.inputs.errors import InputError, UnreadableError
 from trueodds.texts import alike, plural
 
@@ -62,6 +62,25 @@ def write(path: Path, names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -
         for row in rows:
             cells = (row.get(name, "") for name in names)
             writer.writerow([escape(cell) if isinstance(cell, str) else cell for cell in cells])
+
+
+def check_no_labels(path: Path, names: Sequence[str]) -> None:
+    """Check that a CSV file which is to be replaced has nothing in some columns, which people fill in.
+
+    Raises:
+        FileError: It has, so their work would be lost.
+    """
+    if not path.is_file():
+        return
+    try:
+        header, rows = rows_of(lines_of(path.read_bytes()), names)
+        places = [place for place, name in enumerate(header) if name in names]
+        filled = sum(any(cells[place].strip() for place in places) for _, cells in rows)
+    except InputError:  # another file than a table
+        return
+    if filled:
+        problem = f"{path} exists, and {plural(filled, 'row')} of it {'has' if filled == 1 else 'have'} a label"
+        raise FileError(f"{problem}; give --out another name, or remove the file")
 
 
 def _would_run(cell: str) -> bool:
