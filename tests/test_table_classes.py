@@ -227,6 +227,8 @@ LABEL = {"label": labels("a", "b")}
         ({"a": P, "b": P * np.inf, **LABEL}, ["--logits"], "column 'b' holds inf; allowed is finite numbers"),
         ({"a": [None] * N, "b": P, **LABEL}, ["--logits"], "row 2: column 'a' is empty (or NaN); allowed is finite"),
         ({"p": P + 1, **LABEL}, ["--positive", "a"], "column 'p' holds 1"),
+        ({"p": P * 100, **LABEL}, ["--positive", "a"], "allowed is [0, 1] in every row: divide percentages by 100."),
+        ({"confidence": P * 100, "correct": [1] * N}, [], "; allowed is [0, 1]: divide percentages by 100"),
         (
             {"p": P, **LABEL},
             ["--logits"],

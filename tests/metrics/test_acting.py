@@ -173,7 +173,8 @@ def test_every_way_of_writing_no_label_is_one() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (([0.9, 1.2], [1, 1]), r"confidence holds 1.2; allowed is \[0, 1\]"),
+        (([0.9, 1.2], [1, 1]), r"confidence holds 1.2; allowed is \[0, 1\]$"),
+        (([98, 70], [1, 1]), r"confidence holds 98; allowed is \[0, 1\]: divide percentages by 100"),
         (([0.9, 0.8], [1]), "vectors of one length"),
         (([[0.9, 0.1]], [1]), "each answer's confidence"),
         (([0.9, 0.8], [1, 2]), "correct holds 2"),

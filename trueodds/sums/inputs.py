@@ -22,6 +22,7 @@ _DECIMALS = range(2, 7)
 MOST_VOTES = 1_000_000
 """Largest number of votes for one class of one row."""
 NAMED_ROWS = 10
+PERCENT_CURE = ": divide percentages by 100"
 GAP_CURE = "take these rows out of every argument"
 TELLING_ROWS = 10
 """Number of different rows from which only probabilities all lie in [0, 1] and sum to 1.
@@ -185,6 +186,20 @@ def as_numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     return array
 
 
+def range_error(values: npt.NDArray[Any], name: str) -> ValueError:
+    """Build the error for values of which some are outside [0, 1], or NaN. It names the first.
+
+    If all may be percentages, it says so.
+    """
+    bad = values[~((values >= 0) & (values <= 1))]
+    return ValueError(f"{name} holds {bad[0]:.6g}; allowed is [0, 1]{PERCENT_CURE * may_be_percentages(values)}")
+
+
+def may_be_percentages(values: npt.NDArray[Any]) -> bool:
+    """Return whether all values lie in [0, 100], and some above 2, as no probability with an error in it does."""
+    return bool((values >= 0).all() and 2 < values.max() <= 100)
+
+
 def check_top(
     confidence: npt.ArrayLike, correct: npt.ArrayLike
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
@@ -201,7 +216,7 @@ def check_top(
     confidence_N = without_noise(confidence_N.astype(np.float64, copy=False))
     inside_N = (confidence_N >= 0) & (confidence_N <= 1)
     if not inside_N.all():
-        raise ValueError(f"confidence holds {confidence_N[~inside_N][0]}; allowed is [0, 1]")
+        raise range_error(confidence_N, "confidence")
     sound_N = (correct_N == 0) | (correct_N == 1)
     if not sound_N.all():
         raise ValueError(f"correct holds {correct_N[~sound_N][0]}; allowed are only 0 and 1 (or False and True)")
@@ -449,11 +464,9 @@ def both_classes(probabilities: npt.ArrayLike) -> npt.NDArray[Any]:
     """
     values = as_numbers(probabilities, "probabilities")
     if values.ndim == 1 or values.shape[1:] == (1,):
-        outside = values[(values < -BELOW_ZERO) | (values > 1 + BELOW_ZERO)]
-        if outside.size:
-            are_percentages = values.min() >= 0 and 1 < values.max() <= 100
-            cure = "divide percentages by 100" if are_percentages else "pass 1 / (1 + exp(-z)) if these are log-odds z"
-            raise ValueError(f"probabilities holds {outside.flat[0]:.6g}; allowed is [0, 1]: {cure}")
+        if ((values < -BELOW_ZERO) | (values > 1 + BELOW_ZERO)).any():
+            cure = "" if may_be_percentages(values) else ": pass 1 / (1 + exp(-z)) if these are log-odds z"
+            raise ValueError(f"{range_error(values.reshape(-1), 'probabilities')}{cure}")
         return np.stack([1 - values.reshape(-1), values.reshape(-1)], axis=1)
     return values
 

@@ -21,6 +21,7 @@ from trueodds.sums.inputs import (
     as_numbers_with_gaps,
     as_vector,
     is_number,
+    range_error,
     without_noise,
 )
 
@@ -175,9 +176,8 @@ def _check(
         raise ValueError(f"{shapes} must be vectors of one length: give each answer's confidence")
     if not len(c_N):
         raise ValueError("there are no answers; give at least one")
-    outside_N = ~((c_N >= 0) & (c_N <= 1))
-    if outside_N.any():
-        raise ValueError(f"confidence holds {c_N[outside_N][0]}; allowed is [0, 1]")
+    if not ((c_N >= 0) & (c_N <= 1)).all():
+        raise range_error(c_N, "confidence")
     bad_N = ~np.isnan(right_N) & (right_N != 0) & (right_N != 1)
     if bad_N.any():
         raise ValueError(f"correct holds {right_N[bad_N][0]}; {_ALLOWED}")

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from trueodds.sums.inputs import Array, as_numbers, as_numbers_with_gaps, check_level
+from trueodds.sums.inputs import Array, as_numbers, as_numbers_with_gaps, check_level, range_error
 
 FEWEST = 30
 """Smallest number of human labels for an estimate of all answers."""
@@ -173,9 +173,7 @@ def powered_gap(
     if confidence.shape != human.shape:
         raise ValueError(f"confidence has shape {confidence.shape}; expected {human.shape}, one for each answer")
     if not ((confidence >= 0) & (confidence <= 1)).all():
-        raise ValueError(
-            f"confidence holds {confidence[~((confidence >= 0) & (confidence <= 1))][0]}; allowed is [0, 1]"
-        )
+        raise range_error(confidence, "confidence")
     mean = float(confidence.mean()) if len(confidence) else 0.0
     propensity = _propensities(propensity_N, human)
     return _estimate(human - confidence, judge - confidence, propensity, (-mean, 1 - mean), level, fewest)

@@ -34,6 +34,7 @@ from trueodds.reports.table.table_content import (
 from trueodds.sums.inputs import (
     BELOW_ZERO,
     MUST_SUM,
+    PERCENT_CURE,
     ROW_SUM_TOLERANCE,
     TELLING_ROWS,
     Array,
@@ -41,6 +42,7 @@ from trueodds.sums.inputs import (
     as_numbers,
     both_classes,
     check_logits,
+    may_be_percentages,
     softmax,
     sums_to_one,
     without_noise,
@@ -774,6 +776,8 @@ def _class_values(
                     f" T{what[1:]} sum to 100 in every row: divide them by 100"
                 )
             cure = _naming([other for other in names if other != name], scale, name, list_column)
+            if scale == "probabilities" and len(names) == 1 and may_be_percentages(column_N):
+                cure = f"{PERCENT_CURE}{cure}"
             raise FileError(f"{path}, row {row + FIRST}: {where} {problem}; allowed is {allowed} in every row{cure}")
     values_NC = np.stack([*columns.values()], axis=1)
     if scale == "probabilities":
