@@ -437,6 +437,15 @@ def test_arrays_that_cannot_be_reported(
     assert message in capsys.readouterr().err
 
 
+def test_a_folder_is_not_said_to_be_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Spark writes a table as a folder with this suffix."""
+    (folder := tmp_path / "answers.parquet").mkdir()
+    cure = f'is a folder; name one of its files (`trueodds report --engine duckdb "{folder}/*'
+    for words in (["report"], ["report", "--multi-label"], ["threshold"], ["calibrate"]):
+        assert cli.main("trueodds", cli.COMMANDS, [*words, str(folder)]) == 1
+        assert cure in capsys.readouterr().err
+
+
 ROW = "a,b,label\n0.5,0.5,a\n"
 
 

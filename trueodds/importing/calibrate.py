@@ -19,7 +19,7 @@ from trueodds.files import read_npz
 from trueodds.importing import forms
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs import row_groups
-from trueodds.inputs.columns import Texts, read_npy, suffix_problem
+from trueodds.inputs.columns import Texts, absence, read_npy, suffix_problem
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
 from trueodds.reports.table.classes import check_order, class_indices, order_note
@@ -194,6 +194,8 @@ def read_logits(
         FileError: A table cannot be read, or has no labels.
         MissingExtraError: A Parquet file needs pyarrow, which is not installed.
     """
+    if not path.is_file():
+        raise LabelledRowsError(f"{absence(path)}; expected {forms.LOGITS}")
     try:
         if path.suffix in (".csv", ".parquet"):
             scale: Scale = "probabilities" if probabilities else "logits"

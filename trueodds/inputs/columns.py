@@ -129,6 +129,13 @@ class Columns:
     times: dict[str, Times]
 
 
+def absence(path: Path) -> str:
+    """Describe why there is no file with this path: it is a folder, or does not exist."""
+    if path.is_dir():
+        return f'{path} is a folder; name one of its files (`trueodds report --engine duckdb "{path}/*.parquet"`: all)'
+    return f"{path} does not exist"
+
+
 def suffix_problem(path: Path) -> str:
     """Describe a file's suffix that no reader takes, with what to do if that is known.
 

@@ -136,7 +136,7 @@ def read(path: Path, form: Form | None = None) -> Answers:
     """
     form = form or Form()
     if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist; expected {TABLES}")
+        raise FileNotFoundError(f"{columns.absence(path)}; expected {TABLES}")
     if path.suffix not in (".npz", ".npy", *columns.SUFFIXES):
         raise FileError(f"{columns.suffix_problem(path)}; expected {TABLES}")
     if form.human and path.suffix not in columns.SUFFIXES:
