@@ -167,7 +167,7 @@ def test_every_way_of_writing_no_label_is_one() -> None:
     right = [bool(one) for one in right_N[9:]]
     for gap, dtype in ((None, object), (pandas.NA, "boolean"), (pandas.NA, "Int64"), (np.nan, object)):
         assert trueodds.threshold(c_N, pandas.Series([gap] * 9 + right, dtype=dtype)) == found
-    assert trueodds.threshold(c_N[:, None], [None] * 9 + right) == found
+    assert trueodds.threshold(c_N[:, None], np.array([None] * 9 + right)) == found
 
 
 @pytest.mark.parametrize(
