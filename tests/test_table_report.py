@@ -446,6 +446,15 @@ def test_a_folder_is_not_said_to_be_missing(tmp_path: Path, capsys: pytest.Captu
         assert cure in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("above", "below"),
+    [("sep=,\r\n", ""), ('"sep=,"\n', ""), ("sep=,,,\n", ""), ("\n \n", "\n"), ("", ",,\n, ,\n")],
+)
+def test_lines_of_spreadsheets_around_a_table(above: str, below: str, tmp_path: Path) -> None:
+    (path := tmp_path / "a.csv").write_text(f"{above}{ROW}0.4,0.6,\n{below}", encoding="utf-8")
+    assert reading.read(path).labelled_N.tolist() == [True, False]
+
+
 ROW = "a,b,label\n0.5,0.5,a\n"
 
 
@@ -473,7 +482,9 @@ ROW = "a,b,label\n0.5,0.5,a\n"
         ("t.csv", ROW + "0.5,0.5,c\n", [], "has the label 'c'; allowed are 'a', 'b', or all as numbers 0..1"),
         ("t.csv", ROW + "0.5,x,a\n", [], "row 3, column 'b' holds 'x'; allowed are numbers"),
         ("t.csv", ROW + "0.5,,a\n", [], "row 3: column 'b' is empty"),
-        ("t.csv", ROW + "0.5,0.5\n", [], "row 3 has 2 cells, the header 3"),
+        ("t.csv", ROW + "0.5,0.5\n", [], "row 3 has 2 cells, the header 3; numbers have a point"),
+        ("t.csv", "# by me\n" + ROW, [], "the header 1; the first row names the columns: remove the lines above"),
+        ("t.csv", ROW + ",,\n" + ROW[-10:], [], "row 3: column 'a' is empty (or NaN)"),
         ("t.csv", "a,a,label\n", [], "has the column 'a' twice"),
         ("t.csv", ",a,label\n", [], "column 1 of the header has no name; name it, or leave it out (pandas"),
         ("t.csv", "a,b,label\n", [], "expected (rows, classes), both at least 1"),

@@ -168,10 +168,10 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     (tmp_path / "other.parquet").write_text("x")
     assert cli.main("trueodds", cli.COMMANDS, words) == 1
     assert "holds no sums; allowed are files of sums: make them with `trueodds sums`" in capsys.readouterr().err
-    for name, words in (
+    for name, problem in (
         ("no*", "no* matches no file;"),
         ("no", "no does not exist;"),
         ("", "is a folder; name its files:"),
     ):
         assert cli.main("trueodds", cli.COMMANDS, ["alarm", str(tmp_path / name), *words_of_state]) == 1
-        assert words in capsys.readouterr().err
+        assert problem in capsys.readouterr().err

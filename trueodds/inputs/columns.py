@@ -366,7 +366,8 @@ def _open_csv(path: Path) -> Iterator[tuple[list[str], Iterator[table.Row]]]:
             raise FileError(f"{path} {problem}")
     with path.open(newline="", encoding="utf-8-sig") as file:
         try:
-            yield table.rows_of(file)
+            header, rows = table.rows_of(file)
+            yield header, table.without_empty_end(rows)
         except InputError as error:
             raise FileError(f"{path}, {error}") from None
         except UnicodeDecodeError:
