@@ -477,6 +477,7 @@ ROW = "a,b,label\n0.5,0.5,a\n"
             [],
             "has no column 'label'; it has 'a', 'b', 'lable'; name it with",
         ),
+        ("t.csv", "a,b,Y_true\n0.5,0.5,a\n", [], "it has 'a', 'b', 'Y_true'; name it with --label Y_true."),
         ("t.csv", ROW, ["--classes", "a,c"], "has no column 'c'; it has 'a', 'b', 'label'; name it with --classes"),
         ("t.csv", "age," + ROW.replace("\n", "\n9,", 1), [], "column 'age' holds 9; allowed is [0, 1]"),
         ("t.csv", ROW + "0.5,0.5,c\n", [], "has the label 'c'; allowed are 'a', 'b', or all as numbers 0..1"),

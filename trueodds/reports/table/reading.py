@@ -65,6 +65,8 @@ NOT_CLASSES = (
     "set",
 )
 """Columns of a table that have a fixed meaning."""
+_LABELS = ("labels", "y", "y_true", "target", "truth", "true_label", "true_class", "ground_truth", "gold", "actual")
+"""Usual names of a column of labels, in lower case."""
 _FRACTION = re.compile(r"[+-]?\d*\.\d*[1-9]\d*(e[+-]?\d+)?", re.IGNORECASE)
 """Pattern of a number that cannot be a class's name."""
 FIRST = 2
@@ -726,9 +728,9 @@ def _missing(path: Path, names: Sequence[str], available: Sequence[str] | Mappin
 
 def _no_column(path: Path | str, name: str, header: Sequence[str], option: str) -> FileError:
     """Build the error for a missing column."""
-    words = (
-        f"{path} has no column {name!r}; it has {column_quotes(header)}; name it with {option}.{nearest(name, header)}"
-    )
+    usual = next((one for one in header if one.lower() in _LABELS), "") if option == "--label" else ""
+    cure = f"{option} {usual}." if usual else f"{option}.{nearest(name, header)}"
+    words = f"{path} has no column {name!r}; it has {column_quotes(header)}; name it with {cure}"
     if any(one[:2] in ("p_", "z_") and f"y_{one[2:]}" in header for one in header):
         words += " If p_NAME or z_NAME and y_NAME are yes/no labels of their own, add --multi-label."
     headless = any(_FRACTION.fullmatch(cell) for cell in header)
