@@ -177,6 +177,29 @@ def test_refusals() -> None:
         worst_group(c[:5], a[:5], {"x": range(5)})
 
 
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (
+            [*map(str, range(59)), "n/a"],
+            "'x' is read as text, because 1 of 60 values are not numbers, such as 'n/a'; leave",
+        ),
+        (
+            [f"{k},5" for k in range(60)],
+            "'x' is read as text, such as '0,5'; a decimal comma is written as a point: 0.5",
+        ),
+        ([f"id {k}" for k in range(60)], "Of 60 values of x, the 30 most frequent may form groups."),
+        ([1.5] * 50 + [math.inf] * 10, "because 10 of 60 values are not numbers, such as 'inf'"),
+        (["a", "b"] * 30, ""),
+        (range(60), ""),
+    ],
+)
+def test_a_feature_that_may_be_meant_otherwise_is_said(cells: Any, words: str) -> None:
+    found = worst_group([0.9] * 60, [True] * 60, {"x": cells})
+    assert words in " ".join(found.notes) and bool(found.notes) == bool(words)
+    assert set(found.notes) <= {*audit_of(found, ["x"], []).notes}
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     confidence_N, right_N, features = rows(4_000)
     path, out = tmp_path / "answers.csv", tmp_path / "audit.json"
@@ -195,6 +218,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     for words, message in (
         (["--features", "height"], "--features names 'height'"),
         (["--features", "age,age"], "name each column once"),
+        (["--features", "Age"], "Did you mean 'age'?"),
+        (["--features", "correct"], "and neither the label's column nor correct"),
         (["--features", "age", "--depth", "0"], "depth is 0"),
     ):
         assert main("trueodds", COMMANDS, ["audit", str(path), *words]) != 0

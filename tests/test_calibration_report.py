@@ -204,6 +204,7 @@ def test_one_column_and_names_of_classes() -> None:
     both, alone = trueodds.report(np.stack([1 - p, p], axis=1), y), trueodds.report(p, y)
     assert both.positive is None and alone.top_label_verdict == both.verdict
     assert replace(alone, positive=None, verdict=both.verdict, top_label_verdict=None) == both
+    assert trueodds.report(p[:, None], y[:, None]) == alone
     named = trueodds.report(p, np.array(["no", "yes"])[y], classes=["no", "yes"])
     assert named.positive is not None and named.positive.model_copy(update={"label": "positive"}) == alone.positive
     sums = PositiveClass("yes", 1).sums_of(p, y == 1)
@@ -221,6 +222,12 @@ def test_one_column_and_names_of_classes() -> None:
 @pytest.mark.parametrize(
     ("probabilities", "labels", "options", "message"),
     [
+        (
+            [[0.98828125, 0.0078125], [0.5, 0.5]],
+            [0, 1],
+            {},
+            "sums to 0.996094; .* these are bfloat16: convert the logit",
+        ),
         ([[2.0, -1.0]], [0], {}, r"probabilities holds -1; allowed is \[0, 1\]. If these are logits, apply"),
         ([[0.4, 0.4]], [0], {}, "sums to 0.8; every row must sum to 1"),
         ([[0.5, 0.5]], [2], {}, "labels holds 2; allowed are the class indices 0..1"),

@@ -148,6 +148,8 @@ def test_a_positive_class_is_compared_over_all_of_its_probabilities() -> None:
     p_N = rng.beta(1, 20, 3000)
     labels_N = (rng.random(3000) < p_N).astype(int)
     found = trueodds.compare({"right": p_N, "twice": np.minimum(2 * p_N, 1.0)}, labels_N)
+    columns = {"right": p_N[:, None], "twice": np.minimum(2 * p_N, 1.0)}
+    assert trueodds.compare(columns, labels_N[:, None]).models == found.models
     brier = found.models[0].brier
     assert brier == pytest.approx(float(((p_N - labels_N) ** 2).mean())) and found.models[0].classwise_ece is None
     assert found.differences[-1].value > 0 and found.differences[-1].p_value < 0.05

@@ -35,6 +35,32 @@ def columns(**more: Any) -> dict[str, Any]:
     return {"id": [f"a{i}" for i in range(N)], "confidence": C, "predicted": ["cat"] * N, "tag": TAGS, **more}
 
 
+def test_neither_the_answers_nor_labels_that_people_filled_in_are_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, out = table(tmp_path / "answers.csv", columns()), tmp_path / "to_label.csv"
+    monkeypatch.chdir(tmp_path)
+    before = path.read_bytes()
+    assert run("answers.csv", "--budget", 9, "--out", path) == 1 and path.read_bytes() == before
+    assert "is a file that this command reads; give another name" in capsys.readouterr().err
+    assert run(path, "--budget", 9, "--out", out) == run(path, "--budget", 8, "--out", out) == 0
+    table(out, {name: [row[name] or "cat" for row in rows_of(out)] for name in rows_of(out)[0]})
+    before = out.read_bytes()
+    assert run(path, "--budget", 9, "--out", out) == 1 and out.read_bytes() == before
+    assert "to_label.csv exists, and 8 rows of it have a label; give --out another name" in capsys.readouterr().err
+    words = [
+        "label",
+        "export",
+        "--url",
+        "http://127.0.0.1:9",
+        "--who",
+        "ann",
+        "--out",
+        str(out),
+    ]  # before it takes any answers
+    assert cli.main("trueodds", cli.COMMANDS, words) == 1 and "have a label" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_the_whole_way(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, out = table(tmp_path / f"answers.{form}", columns()), tmp_path / "to_label.csv"

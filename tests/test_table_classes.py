@@ -227,6 +227,8 @@ LABEL = {"label": labels("a", "b")}
         ({"a": P, "b": P * np.inf, **LABEL}, ["--logits"], "column 'b' holds inf; allowed is finite numbers"),
         ({"a": [None] * N, "b": P, **LABEL}, ["--logits"], "row 2: column 'a' is empty (or NaN); allowed is finite"),
         ({"p": P + 1, **LABEL}, ["--positive", "a"], "column 'p' holds 1"),
+        ({"p": P * 100, **LABEL}, ["--positive", "a"], "allowed is [0, 1] in every row: divide percentages by 100."),
+        ({"confidence": P * 100, "correct": [1] * N}, [], "; allowed is [0, 1]: divide percentages by 100"),
         (
             {"p": P, **LABEL},
             ["--logits"],
@@ -254,10 +256,27 @@ def test_a_column_at_fault_is_named(
 
 
 def test_a_column_of_logits_that_no_label_names_is_said(tmp_path: Path) -> None:
-    path = table(tmp_path / "a.csv", {"age": P, "a": np.log(P + 0.01), "b": np.log(1 - P), **LABEL})
+    path = table(tmp_path / "a.csv", {"age": P - 9, "a": np.log(P + 0.01), "b": np.log(1 - P), **LABEL})
     said = "No label is 'age': if that is not a class, name the columns that are classes: --classes a,b."
     assert said in report(path, scale="logits").cautions
     assert said not in report(path, scale="logits", classes=("a", "b")).cautions
+
+
+def test_a_column_of_logits_that_no_label_names_and_that_is_highest_is_refused(tmp_path: Path) -> None:
+    path = table(tmp_path / "a.csv", {"age": P + 40, "a": np.log(P + 0.01), "b": np.log(1 - P), **LABEL})
+    with pytest.raises(UserError, match=r"no label is 'age', .* in 200 of 200 labelled rows; .* --classes a,b; other"):
+        report(path, scale="logits")
+    assert report(path, scale="logits", classes=("age", "a", "b")).accuracy == 0
+    few = table(tmp_path / "few.csv", {"age": P + 40, "a": P, "b": P, "label": ["a", "b"] * 5 + [""] * (N - 10)})
+    assert "No label is 'age'" in report(few, scale="logits").cautions[-1]
+
+
+@pytest.mark.parametrize(("name", "index"), [("a.parquet", "__index_level_0__"), ("a.csv", "Unnamed: 0")])
+def test_row_numbers_of_pandas_are_no_class(name: str, index: str, tmp_path: Path) -> None:
+    logits = {"a": np.log(P + 0.01), "b": np.log(1 - P), **LABEL}
+    alone = report(table(tmp_path / f"alone-{name}", logits), scale="logits")
+    numbered = report(table(tmp_path / name, {index: RNG.permutation(N), **logits}), scale="logits")
+    assert (numbered.nll, numbered.cautions) == (alone.nll, alone.cautions)
 
 
 def by_confidence(folder: Path, predicted: list[Any], label: list[Any]) -> Path:

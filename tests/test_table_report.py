@@ -413,7 +413,7 @@ GOOD = {"probabilities": P, "labels": Y}
         (GOOD | {"labels": Y + 1}, [], "none is 0; give the number of the first class: --first-label 0 or"),
         (GOOD | {"labels": Y[1:]}, [], "labels has 899 rows for 900 answers"),
         (GOOD | {"labels": P}, [], "labels has shape (900, 3); expected (rows,)"),
-        (GOOD | {"labels": Y.astype(object)}, [], "is not a complete .npz file without Python objects"),
+        (GOOD | {"labels": Y.astype(object)}, [], "write it with np.savez, text as array.astype(str)"),
         (GOOD | {"class_names": ["a", "b"]}, [], "2 names of classes for 3 columns"),
         (GOOD | {"predicted": Y}, [], "and its highest probability is that of"),
         (GOOD | {"tags": TAGS[1:]}, [], "tags has 899 rows for 900 answers"),
@@ -437,6 +437,24 @@ def test_arrays_that_cannot_be_reported(
     assert message in capsys.readouterr().err
 
 
+def test_a_folder_is_not_said_to_be_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Spark writes a table as a folder with this suffix."""
+    (folder := tmp_path / "answers.parquet").mkdir()
+    cure = f'is a folder; name one of its files (`trueodds report --engine duckdb "{folder}/*'
+    for words in (["report"], ["report", "--multi-label"], ["threshold"], ["calibrate"]):
+        assert cli.main("trueodds", cli.COMMANDS, [*words, str(folder)]) == 1
+        assert cure in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("above", "below"),
+    [("sep=,\r\n", ""), ('"sep=,"\n', ""), ("sep=,,,\n", ""), ("\n \n", "\n"), ("", ",,\n, ,\n")],
+)
+def test_lines_of_spreadsheets_around_a_table(above: str, below: str, tmp_path: Path) -> None:
+    (path := tmp_path / "a.csv").write_text(f"{above}{ROW}0.4,0.6,\n{below}", encoding="utf-8")
+    assert reading.read(path).labelled_N.tolist() == [True, False]
+
+
 ROW = "a,b,label\n0.5,0.5,a\n"
 
 
@@ -444,7 +462,10 @@ ROW = "a,b,label\n0.5,0.5,a\n"
     ("name", "text", "words", "message"),
     [
         ("none.npz", None, [], "none.npz does not exist; expected an .npz with probabilities"),
-        ("t.txt", "", [], "has the suffix '.txt'; expected an .npz"),
+        ("t.doc", "", [], "has the suffix '.doc'; expected an .npz"),
+        ("T.CSV", ROW, [], "T.CSV has the suffix '.CSV'; rename it to .csv; expected an .npz"),
+        ("T.CSV", ROW, ["--multi-label"], "T.CSV has the suffix '.CSV'; rename it to .csv; expected"),
+        ("t.tsv", ROW, [], "rename it to .csv if its cells are separated by commas, semicolons, tabs or |; expected"),
         ("t.npz", "no zip", [], "is not a complete .npz file"),
         ("t.parquet", "no", [], "is not a Parquet file"),
         ("t.npy", "no", ["--labels", "t.npy"], "is not a complete .npy file without Python objects"),
@@ -456,12 +477,15 @@ ROW = "a,b,label\n0.5,0.5,a\n"
             [],
             "has no column 'label'; it has 'a', 'b', 'lable'; name it with",
         ),
+        ("t.csv", "a,b,Y_true\n0.5,0.5,a\n", [], "it has 'a', 'b', 'Y_true'; name it with --label Y_true."),
         ("t.csv", ROW, ["--classes", "a,c"], "has no column 'c'; it has 'a', 'b', 'label'; name it with --classes"),
         ("t.csv", "age," + ROW.replace("\n", "\n9,", 1), [], "column 'age' holds 9; allowed is [0, 1]"),
         ("t.csv", ROW + "0.5,0.5,c\n", [], "has the label 'c'; allowed are 'a', 'b', or all as numbers 0..1"),
         ("t.csv", ROW + "0.5,x,a\n", [], "row 3, column 'b' holds 'x'; allowed are numbers"),
         ("t.csv", ROW + "0.5,,a\n", [], "row 3: column 'b' is empty"),
-        ("t.csv", ROW + "0.5,0.5\n", [], "row 3 has 2 cells, the header 3"),
+        ("t.csv", ROW + "0.5,0.5\n", [], "row 3 has 2 cells, the header 3; numbers have a point"),
+        ("t.csv", "# by me\n" + ROW, [], "the header 1; the first row names the columns: remove the lines above"),
+        ("t.csv", ROW + ",,\n" + ROW[-10:], [], "row 3: column 'a' is empty (or NaN)"),
         ("t.csv", "a,a,label\n", [], "has the column 'a' twice"),
         ("t.csv", ",a,label\n", [], "column 1 of the header has no name; name it, or leave it out (pandas"),
         ("t.csv", "a,b,label\n", [], "expected (rows, classes), both at least 1"),

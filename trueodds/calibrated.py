@@ -42,7 +42,8 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
             calibrator.
         method: Name or class of a calibrator, or "select" (see `trueodds.fit`).
         options: Options of the calibrator, as a mapping.
-        cv: Number of folds (5), a splitter, or pairs of indices, as in scikit-learn.
+        cv: Number of folds (5), a splitter, or pairs of indices, as in scikit-learn. For a splitter that needs groups,
+            pass its pairs: list(splitter.split(X, y, groups)).
         ensemble: True (also "auto"): each fold's estimator gets its own calibrator, and the probabilities are their
             mean. False: there is one estimator, fitted on all rows, and one calibrator, fitted on each row's logits
             from the fold that did not see it. This is smaller and faster.
@@ -90,7 +91,8 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
             ConfigError: The method or an option is unknown.
             UnseenClassError: A fold has no row of some class.
             ValueError: An option has a value that is not allowed, or the objective does not use it; labels are not
-                classes or are missing; values are masked; logits have another number of classes.
+                classes or are missing; values are masked; the estimator has no scores, or for another number of
+                classes. A FrozenEstimator that is not fitted has scikit-learn's NotFittedError.
         """
         calibrators.check(self.method, self.options or {})
         if self.ensemble not in (True, False, "auto"):
@@ -102,6 +104,13 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
         y = column_or_1d(as_array(y, "y"), warn=True)
         check_classification_targets(y)
         frozen = isinstance(self.estimator, FrozenEstimator)
+        if frozen:
+            check_is_fitted(self.estimator)
+        elif isinstance(self.cv, str):
+            cure = "wrap a fitted estimator: Calibrated(FrozenEstimator(estimator)), of sklearn.frozen"
+            raise ValueError(
+                f"cv is {self.cv!r}; allowed are a number of folds, a splitter and pairs of indices; {cure}"
+            )
         self.classes_ = self.estimator.classes_ if frozen else np.unique(y)
         if len(self.classes_) == 1:
             raise ValueError(f"y has one class, {self.classes_.tolist()[0]!r}; give rows of two classes or more")
@@ -167,6 +176,11 @@ class Calibrated(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: i
 
     def _logits(self, model: Any, X: Any) -> Array:
         if not hasattr(model, "decision_function"):
+            if not hasattr(model, "predict_proba"):
+                raise ValueError(
+                    f"{type(model).__name__} has neither decision_function nor predict_proba; give a classifier with"
+                    " one of them (VotingClassifier: voting='soft')"
+                )
             p_NC = as_matrix(model.predict_proba(X), "predict_proba")
             if self.resolution_ is None:  # the first fold decides for all rows
                 self.resolution_ = resolution_of(p_NC, self.resolution)

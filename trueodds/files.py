@@ -84,7 +84,7 @@ def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             return dict(file)
     except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, ValueError) as error:
-        cure = "write it with np.savez, or run dvc repro if a stage wrote it"
+        cure = "write it with np.savez, text as array.astype(str); run dvc repro if a stage wrote it"
         raise FileError(f"{path} is not a complete .npz file without Python objects ({error}); {cure}") from None
 
 

@@ -20,7 +20,7 @@ from service.store import MAX_LAST
 from service.store.rows import LabelBlock, Version
 from trueodds.errors import unknown
 from trueodds.evaluation.audit_result import LiveAudit, audit_of
-from trueodds.evaluation.worst_group import FEWEST_ROWS, MOST_CATEGORIES, MOST_DEPTH, GroupAudit, worst_group
+from trueodds.evaluation.worst_group import FEWEST_ROWS, MOST_DEPTH, GroupAudit, worst_group
 from trueodds.processes.choices import TOLERANCE
 from trueodds.reports.labelling import choice_of
 from trueodds.reports.table.acting_threshold import unasked_words
@@ -170,10 +170,6 @@ def compose(
         **options._asdict(),
     )
     created_M = block.created_ms_L[counted_L]
-    for name in ("tag", "predicted"):
-        different = len(set(known[name])) if name in names else 0
-        if different > MOST_CATEGORIES:
-            notes.append(f"Of {different:,} values of {name}, the {MOST_CATEGORIES} most frequent may form groups.")
     part = audit_of(found, names, [*notes, ONE_LOOK])
     return LiveAudit(
         **part.model_dump(),

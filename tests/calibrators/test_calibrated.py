@@ -96,6 +96,13 @@ def test_its_parameters_are_searched_like_any_other() -> None:
         (Calibrated(GaussianNB(), options={"shrink": 1}), Y, "unknown option of 'select' 'shrink'; allowed: cand"),
         (Calibrated(GaussianNB(), ensemble=NOTHING), Y, "ensemble is None; allowed are True, False and 'auto'"),
         (Calibrated(SVC(decision_function_shape="ovo", break_ties=False), cv=2), np.arange(178) % 4, "shape='ovr'"),
+        (
+            Calibrated(StandardScaler()),
+            Y,
+            "StandardScaler has neither decision_function nor predict_proba; give a class",
+        ),
+        (Calibrated(GaussianNB(), cv="prefit"), Y, r"cv is 'prefit'; .* Calibrated\(FrozenEstimator\(estimator\)\)"),
+        (Calibrated(FrozenEstimator(GaussianNB())), Y, "not fitted yet"),
         (Calibrated(FrozenEstimator(GaussianNB().fit(X, Y))), Y + 1, "y holds 3; the fitted estimator knows 0, 1, 2"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from contextlib import nullcontext
 
 import numpy as np
@@ -13,7 +14,7 @@ from trueodds import calibrators
 from trueodds.calibrators import FitError
 from trueodds.calibrators.fitting import multinomial, newton
 from trueodds.calibrators.fitting.kronecker import LEAST_CURVATURE, KroneckerInverse
-from trueodds.calibrators.fitting.multinomial import Multinomial
+from trueodds.calibrators.fitting.multinomial import MOST_CLASSES, Multinomial
 from trueodds.calibrators.fitting.newton import minimise
 from trueodds.sums.inputs import softmax
 
@@ -249,3 +250,16 @@ def test_a_search_that_ends_early_is_an_error_whatever_the_scale_of_the_features
     with nullcontext() if is_enough else pytest.raises(FitError, match="no minimum within reach"):
         slope = minimise(OneSlope(), np.zeros(1), -np.inf, np.inf, "a test")
         assert slope[0] == pytest.approx(np.log(4) * 1e7, rel=0.05)
+
+
+def test_many_classes_take_no_matrix_that_memory_does_not_hold() -> None:
+    """The vocabulary of a language model has 100,000 words; only a fit of a full matrix needs one."""
+    logits, labels = np.zeros((2, MOST_CLASSES + 1)), np.array([0, 1])
+    for name in ("structured_matrix", "matrix", "dirichlet"):
+        with pytest.raises(FitError, match=rf"20,001 classes make a matrix of 3 GiB; {name} allows up to 20,000"):
+            calibrators.fit(logits, labels, name)
+    tracemalloc.start()
+    Multinomial(logits, labels, "diagonal")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 * logits.nbytes

@@ -264,6 +264,15 @@ def test_the_calibrator_is_folded_into_a_graph(tmp_path: Path, capsys: pytest.Ca
             "labels holds -1; allowed are the class indices 0..2; give each row the place",
         ),
         ({"logits": metrics.softmax(Z), "labels": Y}, "logits holds probabilities: give --probabilities"),
+        (
+            {"logits": Z[:, 0], "labels": Y % 2},
+            "; with two classes, give 0 for the other one, or name p(positive) prob",
+        ),
+        (
+            {"logits": Z, "labels": Y.astype(str)},
+            "has dtype <U21; expected numbers, or names with an array class_names",
+        ),
+        ({"logits": Z, "labels": np.eye(3)[Y]}, "for one column a class pass labels.argmax(axis=1)"),
         ({"logits": np.where(Z > 8, np.nan, Z), "labels": Y}, "is nan; every value must be finite"),
         (
             {"logits": Z, "labels": Y, "test_logits": Z[:, :2], "test_labels": Y % 2},
@@ -283,7 +292,7 @@ def test_bad_arrays(
     ("words", "message"),
     [
         (["no.npz"], "no.npz does not exist; expected an .npz with"),
-        (["a.txt"], "has the suffix '.txt'; expected an .npz"),
+        (["a.txt"], "has the suffix '.txt'; rename it to .csv if its cells are separated by commas"),
         (["names.csv"], "names.csv has the label 'hare'; allowed are 'cat', 'dog', '2'"),
         (["none.csv"], "has no column 'label'"),
         (["one.csv"], "one.csv: the column 'p' holds one logit for each answer; expected one for each class"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+import pandas
 import pytest
 from scipy.stats import binom
 
@@ -159,13 +160,25 @@ def test_it_certifies_no_less_than_the_controller_of_mapie() -> None:
     assert np.mean(ours) >= np.mean(theirs)
 
 
+def test_every_way_of_writing_no_label_is_one() -> None:
+    """`predicted == label` of pandas columns with gaps is of the dtype `boolean`, with NA in the gaps."""
+    c_N, right_N, _ = net(400, 0)
+    found = trueodds.threshold(c_N, np.where(np.arange(400) < 9, np.nan, right_N))
+    right = [bool(one) for one in right_N[9:]]
+    for gap, dtype in ((None, object), (pandas.NA, "boolean"), (pandas.NA, "Int64"), (np.nan, object)):
+        assert trueodds.threshold(c_N, pandas.Series([gap] * 9 + right, dtype=dtype)) == found
+    assert trueodds.threshold(c_N[:, None], np.array([None] * 9 + right)) == found
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (([0.9, 1.2], [1, 1]), r"confidence holds 1.2; allowed is \[0, 1\]"),
+        (([0.9, 1.2], [1, 1]), r"confidence holds 1.2; allowed is \[0, 1\]$"),
+        (([98, 70], [1, 1]), r"confidence holds 98; allowed is \[0, 1\]: divide percentages by 100"),
         (([0.9, 0.8], [1]), "vectors of one length"),
         (([[0.9, 0.1]], [1]), "each answer's confidence"),
         (([0.9, 0.8], [1, 2]), "correct holds 2"),
+        (([0.9, 0.8], ["True", "False"]), "correct has dtype <U5; allowed are 0 and 1, or False and True, and NaN"),
         (([], []), "no answers"),
     ],
 )
@@ -180,7 +193,9 @@ def test_bad_rows_are_named(arguments: tuple[object, ...], words: str) -> None:
         ({"risk": 1.0}, r"risk is 1.0; allowed is \(0, 1\)"),
         ({"risk": 10, "cost_N": [10, 1]}, r"risk is 10; allowed is \(0, 10\)"),
         ({"cost_N": [0, 1]}, "not a positive number"),
-        ({"confidence": 1.0}, r"level 1\.0|level"),
+        ({"risk": "5%"}, r"risk is '5%'; allowed is \(0, 1\)"),
+        ({"confidence": 95}, r"confidence is 95; allowed is \(0, 1\), such as 0\.95"),
+        ({"groups_N": [1.0, np.nan]}, r"groups\[1\] is nan, a missing value; take these rows out"),
         ({"groups_N": ["a"]}, "one name for each of 2 answers"),
     ],
 )

@@ -60,6 +60,8 @@ def test_one_column_and_names_give_what_two_columns_and_indices_give(name: str) 
     for labels in (NAMED, np.array(NAMED), np.array(NAMED, object)):
         assert same(metric(P, labels, classes=NAMES), expected)
     assert same(metric(P.tolist(), Y * 2 - 1, classes=[-1, 1]), expected)
+    assert same(metric(P[:, None], Y[:, None]), expected)  # as a net with one sigmoid has them
+    assert same(metric(P[:, None].tolist(), np.array(NAMED)[:, None], classes=NAMES), expected)
     if name not in P_POSITIVE:
         assert same(metric(BOTH, NAMED, classes=NAMES), expected)
         assert same(metric(BOTH[:, ::-1], NAMED, classes=NAMES[::-1]), metric(BOTH[:, ::-1], 1 - Y))
@@ -67,6 +69,10 @@ def test_one_column_and_names_give_what_two_columns_and_indices_give(name: str) 
         metric(P, NAMED, classes=["hams", "spam"])
     with pytest.raises(ConfigError, match="classes has 3 names for 2 columns; give one name for each column, in order"):
         metric(P, NAMED, classes=[*NAMES, "eggs"])
+    with pytest.raises(
+        ConfigError, match=r"labels has shape \(400, 2\); allowed is one class for each row: for one col"
+    ):
+        metric(P, np.eye(2)[Y], classes=NAMES)
 
 
 @pytest.mark.parametrize("name", UNLABELLED)
@@ -117,13 +123,19 @@ def test_two_columns_and_sums_are_passed_on_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("probabilities", "labels", "message"),
     [
-        ([2.0, 0.5], [0, 1], r"probabilities holds -1; allowed is \[0, 1\]\. If these are logits"),
+        ([2.0, -0.5], [0, 1], r"probabilities holds 2; allowed is \[0, 1\]: pass 1 / \(1 \+ exp"),
+        ([[98.5], [0.5]], [0, 1], r"probabilities holds 98\.5; allowed is \[0, 1\]: divide percentages by 100"),
         ([np.nan, 0.5], [0, 1], r"probabilities\[0, 0\] is nan"),
         ([None, 0.5], [0, 1], "is None, a missing value"),
         (["a", "b"], [0, 1], "probabilities has dtype <U1; expected numbers"),
         ([0.2, [0.5]], [0, 1], "ragged"),
         ([], [], r"probabilities has shape \(0,\); expected \(rows, classes\)"),
         ([0.2, 0.5], [0], r"labels has shape \(1,\); expected \(2,\)"),
+        (
+            [0.2, 0.5],
+            [[0, 1], [1, 0]],
+            r"labels has shape \(2, 2\); .* one column a class pass labels.argmax\(axis=1\)",
+        ),
         ([0.2, 0.5], [0, 2], r"labels holds 2; allowed are the class indices 0\.\.1"),
         (np.ma.masked_array([0.2, 0.5], [True, False]), [0, 1], "1 masked value"),
     ],

@@ -291,7 +291,7 @@ ROWS: dict[str, Any] = {"human_N": [1.0, 0.0] * 20 + [None] * 60, "judge_N": [1.
         ({"human_N": [1.0] * 29 + [None] * 71}, "there are 29 human labels; 30 are needed"),
         ({"judge_N": [1.0]}, r"judge has shape \(1,\); expected \(100,\)"),
         ({"judge_N": [2.0] * 100}, r"judge holds 2.0; allowed are \[0, 1\]"),
-        ({"judge_N": ["yes"] * 100}, "judge holds a value that is not a number"),
+        ({"judge_N": ["yes"] * 100}, "judge has dtype <U3; allowed are numbers in"),
         ({"human_N": [[1.0]] * 100}, "human has shape"),
         ({"judge_N": [None] * 40 + [1.0] * 60}, "labelled only answers without a human label"),
         ({"judge_N": [1.0] * 40 + [None] * 60}, "labelled only answers with a human label"),

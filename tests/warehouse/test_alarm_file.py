@@ -159,7 +159,8 @@ def test_a_correction_is_no_evidence(daily: tuple[PartitionedTable, list[Path]])
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for k in range(3):
         write_partition(tmp_path / f"day-{k}.parquet", day_of(k, 0.3))
-    words = ["alarm", str(tmp_path / "*.parquet"), "--state", str(tmp_path / "alarm.json")]
+    words_of_state = ["--state", str(tmp_path / "alarm.json")]
+    words = ["alarm", str(tmp_path / "*.parquet"), *words_of_state]
     assert cli.main("trueodds", cli.COMMANDS, words) == 0
     first, state = capsys.readouterr().out, (tmp_path / "alarm.json").read_bytes()
     assert "ALARM since 2026-03-0" in first
@@ -167,4 +168,11 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == first and (tmp_path / "alarm.json").read_bytes() == state
     (tmp_path / "other.parquet").write_text("x")
     assert cli.main("trueodds", cli.COMMANDS, words) == 1
-    assert "not all are files of sums" in capsys.readouterr().err
+    assert "holds no sums; allowed are files of sums: make them with `trueodds sums`" in capsys.readouterr().err
+    for name, problem in (
+        ("no*", "no* matches no file;"),
+        ("no", "no does not exist;"),
+        ("", "is a folder; name its files:"),
+    ):
+        assert cli.main("trueodds", cli.COMMANDS, ["alarm", str(tmp_path / name), *words_of_state]) == 1
+        assert problem in capsys.readouterr().err

@@ -466,7 +466,7 @@ def test_options_that_do_not_fit_are_refused(
 
 
 REPORTS: dict[str, tuple[tuple[str, ...], str]] = {
-    "answers beside sums": (("sums.parquet", "a.parquet"), "not all are files of sums"),
+    "answers beside sums": (("sums.parquet", "a.parquet"), "a.parquet holds no sums; several files must be those"),
     "a pattern of answers": (("a*.parquet",), "need --engine duckdb"),
     "labels": (("sums.parquet", "--labels", "a.parquet"), "--labels is for rows"),
     "classes": (("sums.parquet", "--classes", "a,b"), "give it to `trueodds sums`"),

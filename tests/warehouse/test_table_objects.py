@@ -42,6 +42,7 @@ def ibis_table(table: pa.Table) -> Any:
 
 KINDS: dict[str, Callable[[pa.Table], Any]] = {
     "pandas": lambda table: table.to_pandas(),
+    "shuffled": lambda table: table.to_pandas().sample(frac=1, random_state=0),  # its index becomes a column of Arrow
     "arrow": lambda table: table,
     "stream": Streamed,
     "relation": lambda table: duckdb.connect().from_arrow(table),

@@ -14,6 +14,7 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeAlias, cast
 
 from trueodds.errors import MissingExtraError, UserError, nearest, unknown
@@ -31,7 +32,14 @@ _CURES = {
     errno.EFBIG: "the file system, or ulimit -f, takes no larger files; raise the limit, then run this again",
 }
 
+_OUTPUTS = ("out", "json", "html")
+"""Options that name a file to write."""
+
 Subparsers: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+
+class OutputError(UserError, ValueError):
+    """Error for a file that a command would both read and write."""
 
 
 class CommandModule(Protocol):
@@ -172,11 +180,28 @@ def _list(prog: str, commands: Mapping[str, Command]) -> str:
     return "\n".join(["commands:", *lines, "", *hints])
 
 
+def _check_outputs(arguments: argparse.Namespace) -> None:
+    """Check that no file that the command writes is also one that it reads, as `--out answers.csv` may be.
+
+    Raises:
+        OutputError: It is.
+    """
+    given = {name: value if isinstance(value, list) else [value] for name, value in vars(arguments).items()}
+    inputs = [one for name, values in given.items() if name not in _OUTPUTS for one in values]
+    files = {Path(one).resolve() for one in inputs if isinstance(one, str | Path)}
+    for name in _OUTPUTS:
+        path = getattr(arguments, name, None)
+        if isinstance(path, Path) and path.is_file() and path.resolve() in files:
+            raise OutputError(f"--{name} {path} is a file that this command reads; give another name")
+
+
 def _run(command: Command, parsers: Subparsers, words: Sequence[str]) -> int:
     try:
         module = cast(CommandModule, importlib.import_module(command.module))
         module.add_parser(parsers)
-        return module.run(parsers.choices[words[0]].parse(words[1:]))
+        arguments = parsers.choices[words[0]].parse(words[1:])
+        _check_outputs(arguments)
+        return module.run(arguments)
     except ModuleNotFoundError as error:
         package, ours = (error.name or "").partition(".")[0], (command.module.partition(".")[0], "trueodds", "")
         if not command.extra or package in ours:

@@ -36,12 +36,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Read the sums, write the state and print the evidence."""
     from trueodds.files import FileError
     from trueodds.reports.table.alarm_file import read_alarm, write_alarm
-    from trueodds.reports.table.stored_sums import paths_of_sums, read_partition
+    from trueodds.reports.table.stored_sums import paths_of_sums, problem_of_sums, read_partition
 
     paths = paths_of_sums(arguments.sums)
     if not paths:
-        names = ", ".join(map(str, arguments.sums[:3]))
-        raise FileError(f"{names}: not all are files of sums; make them with `trueodds sums`, and name only those")
+        problem = problem_of_sums(arguments.sums)
+        raise FileError(f"{problem}; allowed are files of sums: make them with `trueodds sums`, and name only those")
     before = read_alarm(arguments.state, arguments.tolerance, arguments.alpha)
     state, notes = before.take([read_partition(path) for path in paths])
     if state != before or not arguments.state.exists():

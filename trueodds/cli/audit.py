@@ -104,6 +104,7 @@ def _table_audit(arguments: argparse.Namespace) -> Audit:
     """Read the table and audit it."""
     import numpy as np
 
+    from trueodds.errors import nearest
     from trueodds.evaluation.audit_result import audit_of
     from trueodds.evaluation.worst_group import worst_group
     from trueodds.files import FileError
@@ -126,10 +127,12 @@ def _table_audit(arguments: argparse.Namespace) -> Audit:
     wanted = _names(arguments.features)
     known = columns.names(path)
     if unknown := [name for name in wanted if name not in known]:
-        raise OptionsError(f"--features names {unknown[0]!r}; {path} has the columns {', '.join(known)}")
-    if not wanted or len(set(wanted)) < len(wanted) or arguments.label in wanted:
+        near = nearest(unknown[0], known)
+        raise OptionsError(f"--features names {unknown[0]!r}; {path} has the columns {', '.join(known)}.{near}")
+    if not wanted or len(set(wanted)) < len(wanted) or {arguments.label, "correct"} & {*wanted}:
         raise OptionsError(
-            f"--features is {arguments.features!r}; name each column once, at least one, and not the label's column"
+            f"--features is {arguments.features!r}; name each column once, at least one, and neither the label's column"
+            " nor correct"
         )
     answers = tables.read(path, form_of(arguments))
     labelled_N, unasked = asked_labels(answers)

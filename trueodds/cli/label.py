@@ -106,6 +106,7 @@ def _draw(client: Client, arguments: argparse.Namespace, whose: dict[str, Any]) 
 def _export(client: Client, arguments: argparse.Namespace, whose: dict[str, Any]) -> None:
     from trueodds.inputs import table
 
+    table.check_no_labels(arguments.out, ("label", "skip"))
     queue = client.lease_answers(**whose, count=arguments.count, minutes=60 * arguments.hours, show=arguments.show)
     classes = queue["classes"]
     names = ["id", "time", "tag", "predicted", "confidence", "propensity", "label", "skip"]

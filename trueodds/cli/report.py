@@ -270,15 +270,14 @@ def _stored_sums(arguments: argparse.Namespace) -> TableSums | None:
     is_pattern = any(sign in str(arguments.answers) for sign in "*?[") and not arguments.answers.exists()
     if arguments.answers.suffix != ".parquet" and not arguments.more:
         return None
-    from trueodds.reports.table.stored_sums import paths_of_sums, read_sums
+    from trueodds.reports.table.stored_sums import paths_of_sums, problem_of_sums, read_sums
 
     files = paths_of_sums(paths)
     if not files:
         if arguments.more or is_pattern:
-            many = f"{len(paths)} names" if arguments.more else str(arguments.answers)
             raise OptionsError(
-                f"{many}: not all are files of sums, which `trueodds sums` writes; answers in several files need"
-                ' --engine duckdb and a pattern in quotes: "answers/*.parquet"'
+                f"{problem_of_sums(paths)}; several files must be those that `trueodds sums` writes. Answers in several"
+                ' files need --engine duckdb and a pattern in quotes: "answers/*.parquet"'
             )
         return None
     given = {

@@ -73,11 +73,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Read the table, draw the sample and write the file."""
     from dataclasses import replace
 
+    from trueodds.inputs.table import check_no_labels
     from trueodds.reports.table import reading
     from trueodds.reports.table.label_sample import sample_of, write_sample
     from trueodds.texts import plural
 
     form = replace(form_of(arguments), needs_labels=False)
+    check_no_labels(arguments.out, (form.label, "correct"))
     answers = reading.read(arguments.answers, form)
     try:
         sample = sample_of(

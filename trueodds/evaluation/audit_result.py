@@ -118,7 +118,7 @@ def audit_of(audit: GroupAudit, features: Sequence[str], notes: Sequence[str]) -
         f" by more than {audit.tolerance:g}, an audit would report one with a probability of at most"
         f" {100 * audit.alpha:.3g}%."
     )
-    said = [*notes]
+    said = [*notes, *audit.notes]
     if audit.left_out:
         many = plural(audit.left_out, "label has", "labels have")
         said.append(f"{many} no propensity and {'is' if audit.left_out == 1 else 'are'} left out: no random sample.")

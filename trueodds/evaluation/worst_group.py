@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from trueodds.inputs import table
 from trueodds.metrics import CalibrationSums, gap_sequence
 from trueodds.sums.frames import check_index
 from trueodds.sums.inputs import Array, as_numbers, check_alpha, check_level, check_top, is_number, is_whole
@@ -113,6 +114,8 @@ class GroupAudit:
     """Confidence level of the intervals."""
     threshold: float
     """E-value from which on a group counts as found: the number of groups / alpha."""
+    notes: tuple[str, ...] = ()
+    """Features that may have been read otherwise than they are meant, one sentence each."""
 
     @property
     def is_found(self) -> bool:
@@ -225,7 +228,8 @@ def worst_group(
         group = _test(conditions, confidence[kept_N], correct[kept_N], sign, tolerance, level, threshold)
         groups.append(replace(group, labels=int(inside_N.sum()), share=share))
     left_out = len(known_N) - len(row_M)
-    return GroupAudit(tuple(groups), len(row_M), left_out, tolerance, alpha, level, threshold)
+    notes = tuple(note for column in columns.values() if (note := column.note()))
+    return GroupAudit(tuple(groups), len(row_M), left_out, tolerance, alpha, level, threshold, notes)
 
 
 def _propensities(propensity_N: npt.ArrayLike | None, rows: int) -> tuple[Array, Mask]:
@@ -315,6 +319,26 @@ class _Column:
                     return cls(name, np.array(numbers, np.float64), None)
         texts = ["" if gone else str(cell) for cell, gone in zip(cells, missing, strict=True)]
         return cls(name, None, np.array(texts, object))
+
+    def note(self) -> str:
+        """Return a sentence on texts that may be meant as numbers, or that are too many to look at all; else ""."""
+        if self.texts_N is None:
+            return ""
+        texts, counts = np.unique(self.texts_N[self.texts_N != ""].astype(str), return_counts=True)
+        cells = texts.tolist()
+        wrong_V = np.array([not (table.is_number(cell) and math.isfinite(float(cell))) for cell in cells], bool)
+        wrong = int(counts[wrong_V].sum())
+        if cures := [(cell, cure) for cell in cells if (cure := table.number_cure(cell))]:
+            return f"{self.name!r} is read as text, such as {cures[0][0]!r}{cures[0][1]}."
+        if 0 < 2 * wrong < int(counts.sum()):
+            example = cells[int(wrong_V.argmax())]
+            return (
+                f"{self.name!r} is read as text, because {wrong:,} of {counts.sum():,} values are not numbers, such as"
+                f" {example!r}; leave such cells empty to search for ranges."
+            )
+        if len(texts) > MOST_CATEGORIES:
+            return f"Of {len(texts):,} values of {self.name}, the {MOST_CATEGORIES} most frequent may form groups."
+        return ""
 
     def splits(self, search_N: Mask) -> list[tuple[Array, str | None]]:
         """Return columns for the tree, each with the text that it stands for; None: the number itself.

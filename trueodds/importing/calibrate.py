@@ -19,7 +19,7 @@ from trueodds.files import read_npz
 from trueodds.importing import forms
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs import row_groups
-from trueodds.inputs.columns import Texts, read_npy
+from trueodds.inputs.columns import Texts, absence, read_npy, suffix_problem
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
 from trueodds.reports.table.classes import check_order, class_indices, order_note
@@ -194,13 +194,15 @@ def read_logits(
         FileError: A table cannot be read, or has no labels.
         MissingExtraError: A Parquet file needs pyarrow, which is not installed.
     """
+    if not path.is_file():
+        raise LabelledRowsError(f"{absence(path)}; expected {forms.LOGITS}")
     try:
         if path.suffix in (".csv", ".parquet"):
             scale: Scale = "probabilities" if probabilities else "logits"
             form = Form(label=label, scale=scale, classes=classes, positive=positive, first_label=first)
             return _of_table(path, form, resolution, groups)
         if path.suffix not in (".npz", ".npy"):
-            raise LabelledRowsError(f"{path} has the suffix {path.suffix!r}; expected {forms.LOGITS}")
+            raise LabelledRowsError(f"{suffix_problem(path)}; expected {forms.LOGITS}")
         if path.suffix == ".npy" and groups is not None:
             raise LabelledRowsError(f"{path} holds one array and no groups; give a table, or an .npz with the array")
         arrays = read_npz(path) if path.suffix == ".npz" else _pair(path, labels)
@@ -427,6 +429,11 @@ def _cure(message: str) -> str:
     """Reword an error of `trueodds.fit` for users of the command line."""
     if "holds percentages" in message:
         return f"{message.partition(': every row')[0]}: divide them by 100, and give --probabilities"
+    if message.startswith("logits has shape"):
+        cure = "with two classes, give 0 for the other one, or name p(positive) probabilities"
+        return f"{message.partition(':')[0]}; {cure}"
     if "logits_of" in message:
         return f"{message.partition(': every row')[0]}: give --probabilities"
+    if "dtype" in message and "classes.index" in message:
+        return f"{message.partition(';')[0]}; expected numbers, or names with an array class_names, in column order"
     return message.replace("apply a calibrator first", "name the array logits, and leave out --probabilities")

@@ -22,12 +22,22 @@ from trueodds.texts import is_whole_number, plural, short, without_point
 
 Array = npt.NDArray[np.float64]
 SUFFIXES = (".csv", ".parquet")
+_SUFFIX_CURES = {
+    **dict.fromkeys((".tsv", ".tab", ".txt", ".dat"), f"rename it to .csv if its cells are {table.SEPARATED}"),
+    **dict.fromkeys((".gz", ".bz2", ".xz", ".zst", ".zip"), "unpack it first"),
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "save it from the spreadsheet as 'CSV UTF-8'"),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), "pandas.read_json(path, lines=True).to_parquet(..) converts it"),
+    **dict.fromkeys((".pq", ".parq"), "rename it to .parquet"),
+}
+"""Cure for a file of another suffix, for messages."""
 LINES = 20_000
 """Rows of a CSV file that are in memory as text at a time."""
 _ESCAPED = re.compile("[\udc80-\udcff]")
 """A byte that is not UTF-8, as `surrogateescape` decodes it."""
 _NUMPY = re.compile(r"np\.float\d+\(([^()]*)\)")
 """A number as NumPy 2 represents it."""
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__|Unnamed: \d+")
+"""Name that pandas gives an index without a name, in Parquet and Arrow, or after a CSV file with it was read."""
 HEAD = 100
 """Rows of a CSV file that show which columns hold lists."""
 FIRST = 2
@@ -40,6 +50,18 @@ class NumberError(FileError):
     def __init__(self, message: str, column: str, *, has_cure: bool = False) -> None:
         super().__init__(message)
         self.column, self.has_cure = column, has_cure
+
+
+def is_pandas_index(name: str) -> bool:
+    """Return whether a column's name is the one that pandas gives an index without a name.
+
+    Such a column numbers the rows: pandas writes it to a Parquet file if rows were left out or shuffled.
+
+    Examples:
+        >>> is_pandas_index("__index_level_0__"), is_pandas_index("Unnamed: 0"), is_pandas_index("index")
+        (True, True, False)
+    """
+    return _PANDAS_INDEX.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +129,29 @@ class Columns:
     times: dict[str, Times]
 
 
+def absence(path: Path) -> str:
+    """Describe why there is no file with this path: it is a folder, or does not exist."""
+    if path.is_dir():
+        return f'{path} is a folder; name one of its files (`trueodds report --engine duckdb "{path}/*.parquet"`: all)'
+    return f"{path} does not exist"
+
+
+def suffix_problem(path: Path) -> str:
+    """Describe a file's suffix that no reader takes, with what to do if that is known.
+
+    Examples:
+        >>> suffix_problem(Path("scores.CSV"))
+        "scores.CSV has the suffix '.CSV'; rename it to .csv"
+        >>> suffix_problem(Path("scores.xlsx"))
+        "scores.xlsx has the suffix '.xlsx'; save it from the spreadsheet as 'CSV UTF-8'"
+    """
+    suffix = path.suffix.lower()
+    cure = f"rename it to {suffix}" if suffix in (*SUFFIXES, ".npz", ".npy") else _SUFFIX_CURES.get(suffix, "")
+    return f"{path} has the suffix {path.suffix!r}" + f"; {cure}" * bool(cure)
+
+
 def names(path: Path) -> list[str]:
-    """Read the names of the columns of a CSV or Parquet file.
+    """Read the names of the columns of a CSV or Parquet file. The row numbers that pandas adds to Parquet are left out.
 
     Raises:
         FileError: A name is repeated or empty, or the file has another format.
@@ -118,7 +161,7 @@ def names(path: Path) -> list[str]:
         with _open_csv(path) as (header, _):
             pass
     else:
-        header = list(_parquet(path).schema_arrow.names)
+        header = [name for name in _parquet(path).schema_arrow.names if not name.startswith("__index_level_")]
     if "" in header:
         cure = "name it, or leave it out (pandas: to_csv(path, index=False); R: write.csv(x, path, row.names = FALSE))"
         raise FileError(f"{path}: column {header.index('') + 1} of the header has no name; {cure}")
@@ -247,7 +290,7 @@ def read_npy(path: Path) -> npt.NDArray[Any]:
         with path.open("rb") as file:
             array = np.lib.format.read_array(file, allow_pickle=False)
     except (EOFError, ValueError) as error:
-        cure = "write numbers or text with np.save"
+        cure = "write numbers, or text as array.astype(str), with np.save"
         raise FileError(f"{path} is not a complete .npy file without Python objects ({error}); {cure}") from None
     return np.asarray(array)
 
@@ -323,7 +366,8 @@ def _open_csv(path: Path) -> Iterator[tuple[list[str], Iterator[table.Row]]]:
             raise FileError(f"{path} {problem}")
     with path.open(newline="", encoding="utf-8-sig") as file:
         try:
-            yield table.rows_of(file)
+            header, rows = table.rows_of(file)
+            yield header, table.without_empty_end(rows)
         except InputError as error:
             raise FileError(f"{path}, {error}") from None
         except UnicodeDecodeError:

@@ -8,11 +8,11 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from itertools import chain, islice
+from itertools import chain, dropwhile, islice
 from pathlib import Path
 from typing import Any
 
-from trueodds.files import atomic_write
+from trueodds.files import FileError, atomic_write
 from trueodds.inputs.errors import InputError, UnreadableError
 from trueodds.texts import alike, plural
 
@@ -26,6 +26,7 @@ _RUN = re.compile(r"'*[=+\-@\t\r]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+([eE][+-]?\d+)?\s*")
 _PERCENTAGE = re.compile(r"\s*([+-]?\d*[.,]?\d+)\s*%\s*")
+_SEPARATOR_LINE = re.compile(r'"?sep=.?"?[;,]*')
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 Row = tuple[int, list[str]]
 """A row number, as a spreadsheet counts it with the header as row 1, and the row's cells."""
@@ -62,6 +63,25 @@ def write(path: Path, names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -
         for row in rows:
             cells = (row.get(name, "") for name in names)
             writer.writerow([escape(cell) if isinstance(cell, str) else cell for cell in cells])
+
+
+def check_no_labels(path: Path, names: Sequence[str]) -> None:
+    """Check that a CSV file which is to be replaced has nothing in some columns, which people fill in.
+
+    Raises:
+        FileError: It has, so their work would be lost.
+    """
+    if not path.is_file():
+        return
+    try:
+        header, rows = rows_of(lines_of(path.read_bytes()), names)
+        places = [place for place, name in enumerate(header) if name in names]
+        filled = sum(any(cells[place].strip() for place in places) for _, cells in rows)
+    except InputError:  # another file than a table
+        return
+    if filled:
+        problem = f"{path} exists, and {plural(filled, 'row')} of it {'has' if filled == 1 else 'have'} a label"
+        raise FileError(f"{problem}; give --out another name, or remove the file")
 
 
 def _would_run(cell: str) -> bool:
@@ -129,13 +149,14 @@ def _begun(head: Sequence[str], mark: str) -> list[list[str]]:
 def rows_of(lines: Iterable[str], columns: Sequence[str] = ()) -> tuple[list[str], Iterator[Row]]:
     """Return the names of the columns in the first row (none for an empty file) and the rows below, without blank ones.
 
-    `columns` are the expected columns, which determine the separator.
+    A line such as `sep=;`, which tells Excel the separator, and blank lines above the names are left out. `columns` are
+    the expected columns, which determine the separator.
 
     Raises:
         UnreadableError: A quote is not closed. Reading the rows may raise it too.
         InputError: While the rows are read: one has another width than the header.
     """
-    rest = iter(lines)
+    rest = dropwhile(_is_above, lines)
     head = list(islice(rest, SAMPLE))
     cells = _number_rows(reader(chain(head, rest), separator(head, columns)))
     names = [cell_of(cell) for cell in next(cells, (1, []))[1]]
@@ -168,6 +189,20 @@ def _number_rows(rows: Iterator[list[str]]) -> Iterator[Row]:
         raise UnreadableError("invalid_csv", message) from None
 
 
+def _is_above(line: str) -> bool:
+    return not line.strip() or _SEPARATOR_LINE.fullmatch(line.strip().lower()) is not None
+
+
+def without_empty_end(rows: Iterator[Row]) -> Iterator[Row]:
+    """Leave out rows of empty cells at the end, as spreadsheets write them. A single cell may be a missing value."""
+    empty = list[Row]()
+    for row in rows:
+        empty.append(row)
+        if len(row[1]) == 1 or any(map(str.strip, row[1])):
+            yield from empty
+            empty.clear()
+
+
 def _of_width(rows: Iterator[Row], columns: int) -> Iterator[Row]:
     for number, cells in rows:
         cells = cells or [""]
@@ -175,7 +210,10 @@ def _of_width(rows: Iterator[Row], columns: int) -> Iterator[Row]:
             continue
         if len(cells) != columns:
             problem = f"row {number:,} has {plural(len(cells), 'cell')}, the header {columns:,}"
-            raise InputError("wrong_shape", f"{problem}; numbers have a point, and no separator of thousands")
+            cure = "numbers have a point, and no separator of thousands"
+            if columns == 1:
+                cure = "the first row names the columns: remove the lines above these names"
+            raise InputError("wrong_shape", f"{problem}; {cure}")
         yield number, cells
 
 

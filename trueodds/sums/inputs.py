@@ -22,6 +22,7 @@ _DECIMALS = range(2, 7)
 MOST_VOTES = 1_000_000
 """Largest number of votes for one class of one row."""
 NAMED_ROWS = 10
+PERCENT_CURE = ": divide percentages by 100"
 GAP_CURE = "take these rows out of every argument"
 TELLING_ROWS = 10
 """Number of different rows from which only probabilities all lie in [0, 1] and sum to 1.
@@ -137,6 +138,42 @@ def _is_missing(value: object) -> bool:
         return not isinstance(value, np.ndarray)
 
 
+def as_numbers_with_gaps(values: npt.ArrayLike, name: str, requirement: str) -> Array:
+    """Convert real numbers and booleans to float64, with NaN for None, NaN and another library's missing value.
+
+    Args:
+        values: Numbers, in any shape.
+        name: Name of the argument in messages.
+        requirement: Allowed values, for messages.
+
+    Raises:
+        ValueError: Lists have unequal lengths, or values are masked, text or otherwise not numbers.
+    """
+    check_no_mask(values, name)
+    try:
+        array = np.asarray(without_tensors(values))
+    except ValueError:
+        raise ValueError(f"{name} is ragged: its rows have unequal lengths; expected numbers of one shape") from None
+    if array.dtype.kind == "O" and array.ndim:
+        array = array.copy()
+        gaps = [place for place, value in np.ndenumerate(array) if _is_missing(value)]
+        for place in gaps:
+            array[place] = np.nan
+        if all(isinstance(value, Real | Decimal | np.bool_) for value in array.flat):
+            return array.astype(np.float64)
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} has dtype {array.dtype}; {requirement}")
+    return array.astype(np.float64, copy=False)
+
+
+def as_vector(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array of shape (N, 1) as (N,). A data frame with one column has it, and so has a net with one output.
+
+    Other arrays are unchanged.
+    """
+    return array.reshape(-1) if array.shape[1:] == (1,) else array
+
+
 def as_numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     """Convert values to an array of real numbers or booleans, in the given dtype. Empty lists are accepted.
 
@@ -147,6 +184,20 @@ def as_numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{name} has dtype {array.dtype}; expected numbers")
     return array
+
+
+def range_error(values: npt.NDArray[Any], name: str) -> ValueError:
+    """Build the error for values of which some are outside [0, 1], or NaN. It names the first.
+
+    If all may be percentages, it says so.
+    """
+    bad = values[~((values >= 0) & (values <= 1))]
+    return ValueError(f"{name} holds {bad[0]:.6g}; allowed is [0, 1]{PERCENT_CURE * may_be_percentages(values)}")
+
+
+def may_be_percentages(values: npt.NDArray[Any]) -> bool:
+    """Return whether all values lie in [0, 100], and some above 2, as no probability with an error in it does."""
+    return bool((values >= 0).all() and 2 < values.max() <= 100)
 
 
 def check_top(
@@ -165,7 +216,7 @@ def check_top(
     confidence_N = without_noise(confidence_N.astype(np.float64, copy=False))
     inside_N = (confidence_N >= 0) & (confidence_N <= 1)
     if not inside_N.all():
-        raise ValueError(f"confidence holds {confidence_N[~inside_N][0]}; allowed is [0, 1]")
+        raise range_error(confidence_N, "confidence")
     sound_N = (correct_N == 0) | (correct_N == 1)
     if not sound_N.all():
         raise ValueError(f"correct holds {correct_N[~sound_N][0]}; allowed are only 0 and 1 (or False and True)")
@@ -177,18 +228,19 @@ _LABEL_CURES = {"b": "; pass labels.astype(int) if True is class 1", "O": _NAMES
 
 
 def check_labels(labels: npt.ArrayLike, rows: int, classes: int, name: str = "labels") -> npt.NDArray[np.intp]:
-    """Check labels and return them as an intp vector of length `rows` with values 0..classes-1.
+    """Check labels, (N,) or (N, 1), and return them as an intp vector of length `rows` with values 0..classes-1.
 
     Whole floating-point numbers count as integers: pandas has them in a column with gaps, and after the gaps are taken
     out.
 
     Raises:
-        ValueError: Labels are not one-dimensional, have another length, are not whole numbers, are missing, or are
+        ValueError: Labels have several columns or another length, are not whole numbers, are missing, or are
             outside the classes.
     """
-    labels_N = as_array(labels, name)
+    labels_N = as_vector(as_array(labels, name))
     if labels_N.shape != (rows,):
-        raise ValueError(f"{name} has shape {labels_N.shape}; expected ({rows},), one class index for each row")
+        cure = f"; for one column a class pass {name}.argmax(axis=1)" if labels_N.shape == (rows, classes) else ""
+        raise ValueError(f"{name} has shape {labels_N.shape}; expected ({rows},), one class index for each row{cure}")
     if labels_N.dtype.kind == "f" and np.isnan(labels_N).any():
         row = int(np.isnan(labels_N).argmax())
         raise ValueError(f"{name}[{row}] is nan, a missing label; {GAP_CURE}")
@@ -289,8 +341,19 @@ def check_probabilities(
     if wrong_N.any():
         sums_N = probabilities_NC.sum(axis=1, dtype=np.float64)
         off = int(np.where(wrong_N, np.abs(sums_N - 1), 0).argmax())
-        raise ValueError(f"{name}[{off}] sums to {sums_N[off]:.6g}; every row {MUST_SUM}")
+        cure = "; these are bfloat16: convert the logits to float32 before the softmax"
+        is_rough = bool(abs(sums_N[off] - 1) < _BFLOAT16) and _has_8_bits(probabilities_NC)
+        raise ValueError(f"{name}[{off}] sums to {sums_N[off]:.6g}; every row {MUST_SUM}{cure * is_rough}")
     return probabilities_NC
+
+
+_BFLOAT16 = 2.0**-7
+"""Largest sum of the rounding errors of a row of bfloat16, which has 8 bits."""
+
+
+def _has_8_bits(values: npt.NDArray[np.floating]) -> bool:
+    """Return whether bfloat16 holds all values exactly."""
+    return bool((np.frexp(values.astype(np.float64))[0] * 2**8 % 1 == 0).all())
 
 
 MUST_SUM = (
@@ -395,9 +458,15 @@ def both_classes(probabilities: npt.ArrayLike) -> npt.NDArray[Any]:
     """Return N x 2 for probabilities of the positive class alone, (N,) or N x 1.
 
     Anything else is unchanged, as an array.
+
+    Raises:
+        ValueError: Values are not numbers, or one of a single column is outside [0, 1]. Later checks refuse NaN.
     """
     values = as_numbers(probabilities, "probabilities")
     if values.ndim == 1 or values.shape[1:] == (1,):
+        if ((values < -BELOW_ZERO) | (values > 1 + BELOW_ZERO)).any():
+            cure = "" if may_be_percentages(values) else ": pass 1 / (1 + exp(-z)) if these are log-odds z"
+            raise ValueError(f"{range_error(values.reshape(-1), 'probabilities')}{cure}")
         return np.stack([1 - values.reshape(-1), values.reshape(-1)], axis=1)
     return values
 

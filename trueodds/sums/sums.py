@@ -17,7 +17,7 @@ from trueodds.errors import unknown
 from trueodds.sums.bins import CELLS, EDGES, Bins, check_bins
 from trueodds.sums.cells import COLUMNS, SumsTally, check_cells, clear_empty_cells
 from trueodds.sums.frames import check_index
-from trueodds.sums.inputs import Array, as_numbers, is_number, is_whole
+from trueodds.sums.inputs import Array, as_numbers, is_number, is_whole, range_error
 from trueodds.sums.rounding import Given, with_resolution
 from trueodds.sums.rows import ROWS, top_rows
 from trueodds.sums.two_columns import as_labelled_columns
@@ -141,7 +141,7 @@ class CalibrationSums:
             rows = slice(start, start + ROWS)
             block, right = confidence[rows].astype(np.float64, copy=False), correct[rows]
             if not (block.min() >= 0 and block.max() <= 1):
-                raise ValueError(f"confidence holds {block[~((block >= 0) & (block <= 1))][0]}; allowed is [0, 1]")
+                raise range_error(block, "confidence")
             if right.dtype != bool:
                 sound = (right == 0) | (right == 1)
                 if not sound.all():

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from trueodds.errors import ConfigError, unknown
 from trueodds.sums.frames import check_columns, check_has_order, check_index
-from trueodds.sums.inputs import as_array, both_classes, without_objects, without_tensors
+from trueodds.sums.inputs import ROW_SUM_TOLERANCE, as_array, as_vector, both_classes, without_objects, without_tensors
 
 
 def as_labelled_columns(
@@ -34,7 +34,7 @@ def as_labelled_columns(
 
 
 def as_columns(probabilities: npt.ArrayLike) -> npt.ArrayLike:
-    """Return N x 2 for p(positive) of two classes, shape (N,). Anything else is returned as it is."""
+    """Return N x 2 for p(positive) of two classes, shape (N,) or (N, 1). Anything else is returned as it is."""
     return both_classes(probabilities) if is_vector(probabilities) else probabilities
 
 
@@ -42,8 +42,8 @@ def label_indices(labels: npt.ArrayLike, classes: Sequence[object], columns: int
     """Return the position of each label among the classes, which name the columns.
 
     Raises:
-        ConfigError: A label is not one of the classes, a class is named twice, the number of names differs from the
-            number of columns, or the names have no order, as those of a set.
+        ConfigError: A label is not one of the classes, labels have several columns, a class is named twice, the number
+            of names differs from the number of columns, or the names have no order, as those of a set.
     """
     check_has_order(classes)
     if len(classes) != columns:
@@ -54,7 +54,13 @@ def label_indices(labels: npt.ArrayLike, classes: Sequence[object], columns: int
     if len(place) < columns:
         twice = next(name for k, name in enumerate(classes) if place[name] != k)
         raise ConfigError(f"classes has the name {twice!r} twice; give each column a name of its own")
-    names = as_array(labels, "labels").tolist()
+    label_N = as_vector(as_array(labels, "labels"))
+    if label_N.ndim != 1:
+        raise ConfigError(
+            f"labels has shape {label_N.shape}; allowed is one class for each row: for one column a class pass"
+            " labels.argmax(axis=1) without classes"
+        )
+    names = label_N.tolist()
     for name in names:
         if name not in place:
             if alike := [one for one in classes if str(one) == str(name)]:
@@ -67,8 +73,17 @@ def label_indices(labels: npt.ArrayLike, classes: Sequence[object], columns: int
 
 
 def is_vector(values: object) -> bool:
-    """Return whether these are values of shape (N,), not empty. A list of rows is not converted to learn it."""
-    if isinstance(values, list | tuple):
-        return len(values) > 0 and np.ndim(without_tensors(values[0])) == 0
-    array = np.asarray(without_tensors(values))
-    return array.size > 0 and without_objects(array).ndim == 1  # a column of lists has one axis, and its rows another
+    """Return whether these are probabilities of one class of two: shape (N,) or (N, 1), not empty.
+
+    A net with one sigmoid returns (N, 1), and so does a data frame with one column. If each row of (N, 1) is 1, it is
+    the only class. A list of longer rows is not converted.
+    """
+    if isinstance(values, list | tuple) and (not values or np.shape(without_tensors(values[0])) not in ((), (1,))):
+        return False
+    try:
+        array = without_objects(np.asarray(without_tensors(values)))
+    except ValueError:  # rows of unequal lengths
+        return False
+    if not array.size or array.shape[1:] not in ((), (1,)):
+        return False
+    return array.ndim == 1 or (array.dtype.kind in "fiub" and bool((np.abs(array - 1.0) > ROW_SUM_TOLERANCE).any()))

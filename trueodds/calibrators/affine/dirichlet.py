@@ -9,7 +9,7 @@ import numpy as np
 
 from trueodds.calibrators.affine.maps import UNSEEN, Matrix, odir
 from trueodds.calibrators.base import Labels, Logits, check_classes_have_rows, softmax_over
-from trueodds.calibrators.fitting.multinomial import Multinomial
+from trueodds.calibrators.fitting.multinomial import Multinomial, check_matrix_size
 from trueodds.calibrators.fitting.objectives import Rows
 from trueodds.calibrators.temperature import solve_nll
 from trueodds.sums.inputs import Array
@@ -47,6 +47,7 @@ class Dirichlet(Matrix):
         intercept: float | None = None,
     ) -> Self:
         cls.check_values(off_diagonal=off_diagonal, intercept=intercept)
+        check_matrix_size(logits_NC.shape[1], cls.name)
         classes = logits_NC.shape[1]
         check_classes_have_rows(labels_N, classes, cls.name, UNSEEN)
         penalty_P = odir(len(logits_NC), classes, off_diagonal, intercept)

@@ -27,7 +27,7 @@ from trueodds.calibrators.base import (
     softmax_over,
 )
 from trueodds.calibrators.checks import Number, OptionCheck
-from trueodds.calibrators.fitting.multinomial import Multinomial
+from trueodds.calibrators.fitting.multinomial import Multinomial, check_matrix_size
 from trueodds.calibrators.fitting.objectives import Rows
 from trueodds.calibrators.temperature import SHRINKAGE, Bound, bound_notes, check_temperature, range_of, solve_nll
 from trueodds.sums.inputs import Array
@@ -224,6 +224,7 @@ class Matrix(Affine):
         intercept: float | None = None,
     ) -> Self:
         cls.check_values(off_diagonal=off_diagonal, intercept=intercept)
+        check_matrix_size(logits_NC.shape[1], cls.name)
         check_classes_have_rows(labels_N, logits_NC.shape[1], cls.name, UNSEEN)
         penalty_P = odir(len(logits_NC), logits_NC.shape[1], off_diagonal, intercept)
         scale, x_NC, _ = scale_logits(logits_NC, labels_N)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from trueodds.calibrators.affine.maps import slope_notes
 from trueodds.calibrators.base import Calibrator, Labels, LogAffine, Logits, frozen_array, softmax_over
 from trueodds.calibrators.checks import Number, OptionCheck, check_number
-from trueodds.calibrators.fitting.multinomial import Multinomial
+from trueodds.calibrators.fitting.multinomial import Multinomial, check_matrix_size
 from trueodds.calibrators.fitting.objectives import Rows
 from trueodds.calibrators.temperature import SHRINKAGE, check_temperature, solve_nll
 from trueodds.sums.inputs import Array
@@ -170,6 +170,7 @@ class StructuredMatrix(Structured):
         shrinkage: float = SHRINKAGE,
     ) -> Self:
         cls.check_values(diagonal=diagonal, off_diagonal=off_diagonal, intercept=intercept, shrinkage=shrinkage)
+        check_matrix_size(logits_NC.shape[1], cls.name)
         rows, classes = logits_NC.shape
         matrix_CC = np.full((classes, classes), off_diagonal * classes * (classes - 1) / rows)
         np.fill_diagonal(matrix_CC, diagonal * classes / rows)

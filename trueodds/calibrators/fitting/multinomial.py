@@ -35,8 +35,23 @@ ROUGH = 1e-2
 """Fall of the loss in nats from which the fit of some rows takes no further step."""
 KRONECKER = 200_000
 """Rows times parameters from which `KroneckerInverse` is the preconditioner. Below it products with H are cheaper."""
+MOST_CLASSES = 20_000
+"""Largest number of classes of a full matrix. One of this size takes 3 GiB, and a fit holds several."""
 FEWEST = 100
 """Parameters from which it is. The diagonal of H needs fewer products for less than ten classes."""
+
+
+def check_matrix_size(classes: int, name: str) -> None:
+    """Check that a fit of a full matrix has a size that memory may hold.
+
+    Raises:
+        FitError: It has not.
+    """
+    if classes > MOST_CLASSES:
+        raise FitError(
+            f"{classes:,} classes make a matrix of {8 * classes**2 / 2**30:,.0f} GiB; {name} allows up to"
+            f" {MOST_CLASSES:,} classes: take structured_vector or temperature"
+        )
 
 
 class Multinomial:
@@ -57,7 +72,7 @@ class Multinomial:
     def __init__(self, features_NC: Array, labels_N: Labels, shape: Shape, penalty_P: Array | None = None) -> None:
         self.x_NC, self.labels_N, self.shape = features_NC, labels_N, shape
         rows, classes = features_NC.shape
-        weights = {"scalar": np.ones(1), "diagonal": np.ones(classes), "full": np.eye(classes).ravel()}[shape]
+        weights = np.eye(classes).ravel() if shape == "full" else np.ones(1 if shape == "scalar" else classes)
         self.start_P = np.concatenate([weights, np.zeros(classes)])
         self.penalty_P = np.zeros(len(self.start_P)) if penalty_P is None else penalty_P
         self._p_NC = np.empty((rows, classes), np.float32)

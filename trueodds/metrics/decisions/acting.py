@@ -13,7 +13,17 @@ import scipy
 from trueodds.metrics.decisions.risk import least_count, least_counts, risk_p_value
 from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.sums.frames import check_index
-from trueodds.sums.inputs import Array, as_array, as_numbers, check_level
+from trueodds.sums.inputs import (
+    GAP_CURE,
+    Array,
+    as_array,
+    as_numbers,
+    as_numbers_with_gaps,
+    as_vector,
+    is_number,
+    range_error,
+    without_noise,
+)
 
 Reason = Literal["certified", "too_few", "none"]
 JUDGED = 20
@@ -28,6 +38,7 @@ LEAST_SHARE = 0.05
 LOSSES = 200
 """Largest number of counts of wrong answers that the choice of the first threshold evaluates."""
 _MOST_LABELS = 10**8
+_ALLOWED = "allowed are 0 and 1, or False and True, and NaN where there is no label"
 
 
 @dataclass(frozen=True)
@@ -108,7 +119,7 @@ def threshold(
 
     Args:
         confidence_N: Confidence of each answer, in [0, 1].
-        correct_N: 1 if the answer is right, 0 if it is wrong, NaN if it has no label.
+        correct_N: 1 if the answer is right, 0 if it is wrong, NaN (or None, or pandas' NA) if it has no label.
         risk: Largest share of wrong answers, inside (0, 1). With costs, largest mean cost, in their unit.
         confidence: Probability with which the bound holds, inside (0, 1).
         groups_N: Name of each answer's group. Each group gets its own threshold, and 1 - confidence is divided evenly.
@@ -137,7 +148,9 @@ def threshold(
     c_N, right_N, price_N = _check(confidence_N, correct_N, cost_N, risk, confidence)
     if groups_N is None:
         return _of_group(c_N, right_N, price_N, risk, 1 - confidence, confidence)
-    names_N = as_array(groups_N, "groups")
+    names_N = as_vector(as_array(groups_N, "groups"))
+    if names_N.dtype.kind == "f" and np.isnan(names_N).any():
+        raise ValueError(f"groups[{int(np.isnan(names_N).argmax())}] is nan, a missing value; {GAP_CURE}")
     if names_N.shape != c_N.shape:
         raise ValueError(f"groups {names_N.shape} must be a vector of one name for each of {len(c_N):,} answers")
     names, code_N = np.unique(names_N.astype(str), return_inverse=True)
@@ -153,27 +166,27 @@ def threshold(
 def _check(
     confidence_N: npt.ArrayLike, correct_N: npt.ArrayLike, cost_N: npt.ArrayLike | None, risk: float, confidence: float
 ) -> tuple[Array, Array, Array]:
-    c_N = as_numbers(confidence_N, "confidence").astype(np.float64)
-    right_N = np.asarray(as_array(correct_N, "correct"), np.float64)
-    price_N = np.ones(c_N.shape) if cost_N is None else as_numbers(cost_N, "cost").astype(np.float64)
+    if not is_number(confidence) or not 0 < confidence < 1:
+        raise ValueError(f"confidence is {confidence!r}; allowed is (0, 1), such as 0.95")
+    c_N = without_noise(as_vector(as_numbers(confidence_N, "confidence")).astype(np.float64))
+    right_N = as_vector(as_numbers_with_gaps(correct_N, "correct", _ALLOWED))
+    price_N = np.ones(c_N.shape) if cost_N is None else as_vector(as_numbers(cost_N, "cost")).astype(np.float64)
     if c_N.ndim != 1 or right_N.shape != c_N.shape or price_N.shape != c_N.shape:
         shapes = f"confidence {c_N.shape}, correct {right_N.shape} and cost {price_N.shape}"
         raise ValueError(f"{shapes} must be vectors of one length: give each answer's confidence")
     if not len(c_N):
         raise ValueError("there are no answers; give at least one")
-    outside_N = ~((c_N >= 0) & (c_N <= 1))
-    if outside_N.any():
-        raise ValueError(f"confidence holds {c_N[outside_N][0]}; allowed is [0, 1]")
+    if not ((c_N >= 0) & (c_N <= 1)).all():
+        raise range_error(c_N, "confidence")
     bad_N = ~np.isnan(right_N) & (right_N != 0) & (right_N != 1)
     if bad_N.any():
-        raise ValueError(f"correct holds {right_N[bad_N][0]}; allowed are 0, 1, and NaN where there is no label")
+        raise ValueError(f"correct holds {right_N[bad_N][0]}; {_ALLOWED}")
     if not (np.isfinite(price_N) & (price_N > 0)).all():
         raise ValueError(
             "cost holds a value that is not a positive number; give the cost of each answer if it is wrong"
         )
-    check_level(confidence)
     most = float(price_N.max())
-    if not 0 < risk < most:
+    if not (is_number(risk) and 0 < risk < most):
         unit = "(0, 1)" if cost_N is None else f"(0, {most:g}): no answer costs more than the most expensive error"
         raise ValueError(f"risk is {risk!r}; allowed is {unit}")
     return c_N, right_N, price_N

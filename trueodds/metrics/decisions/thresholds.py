@@ -13,7 +13,7 @@ from trueodds.metrics.intervals.binomial import binomial_interval
 from trueodds.processes.choices import THRESHOLDS
 from trueodds.sums.bins import CELLS, EDGES
 from trueodds.sums.frames import check_columns, check_index
-from trueodds.sums.inputs import Array, as_numbers, check_level
+from trueodds.sums.inputs import Array, as_numbers, as_vector, check_level, range_error, without_noise
 from trueodds.sums.positive import PositiveClass
 from trueodds.sums.sums import CalibrationSums
 from trueodds.sums.two_columns import label_indices
@@ -87,8 +87,8 @@ def positive_sums(
         sums = predictions
     else:
         p_N, label_N = (
-            as_numbers(predictions, "p(positive)"),
-            as_numbers([] if labels_N is None else labels_N, "labels"),
+            as_vector(as_numbers(predictions, "p(positive)")),
+            as_vector(as_numbers([] if labels_N is None else labels_N, "labels")),
         )
         if p_N.ndim != 1 or label_N.shape != p_N.shape:
             problem = f"p(positive) {p_N.shape} and labels {label_N.shape} must be vectors of one length"
@@ -97,9 +97,9 @@ def positive_sums(
         if bad_N.any():
             cure = "give 1 where the row is positive, else 0, and leave out rows without a label"
             raise ValueError(f"labels hold {label_N[bad_N][0]}; allowed are only 0 and 1; {cure}")
-        outside_N = ~((p_N >= 0) & (p_N <= 1))
-        if outside_N.any():
-            raise ValueError(f"p(positive) holds {p_N[outside_N][0]}; allowed is [0, 1]")
+        p_N = without_noise(p_N)
+        if not ((p_N >= 0) & (p_N <= 1)).all():
+            raise range_error(p_N, "p(positive)")
         sums = PositiveClass.sums_of(p_N, label_N.astype(bool))
     if not sums.n:
         raise ValueError("there are no labelled rows; give at least one")

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from trueodds.sums.inputs import Array, as_numbers, check_level, check_no_mask, without_tensors
+from trueodds.sums.inputs import Array, as_numbers, as_numbers_with_gaps, check_level, range_error
 
 FEWEST = 30
 """Smallest number of human labels for an estimate of all answers."""
@@ -173,9 +173,7 @@ def powered_gap(
     if confidence.shape != human.shape:
         raise ValueError(f"confidence has shape {confidence.shape}; expected {human.shape}, one for each answer")
     if not ((confidence >= 0) & (confidence <= 1)).all():
-        raise ValueError(
-            f"confidence holds {confidence[~((confidence >= 0) & (confidence <= 1))][0]}; allowed is [0, 1]"
-        )
+        raise range_error(confidence, "confidence")
     mean = float(confidence.mean()) if len(confidence) else 0.0
     propensity = _propensities(propensity_N, human)
     return _estimate(human - confidence, judge - confidence, propensity, (-mean, 1 - mean), level, fewest)
@@ -370,16 +368,12 @@ def _propensities(propensity_N: npt.ArrayLike | None, human_N: Array) -> Array:
 
 
 def _optional(values: npt.ArrayLike, name: str) -> Array:
-    """Convert numbers in [0, 1] with gaps: NaN and None.
+    """Convert numbers in [0, 1] with gaps: NaN, None and pandas' NA.
 
     Raises:
         ValueError: A value is outside [0, 1] or masked, or the array is not one-dimensional.
     """
-    check_no_mask(values, name)  # NumPy would read the values below the mask
-    try:
-        array: Array = np.asarray(without_tensors(values), np.float64)  # None becomes NaN
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} holds a value that is not a number; allowed are [0, 1], and NaN for none") from None
+    array = as_numbers_with_gaps(values, name, "allowed are numbers in [0, 1], and NaN for none")
     if array.ndim != 1:
         raise ValueError(f"{name} has shape {array.shape}; expected (N,), one for each answer")
     bad_N = ~np.isnan(array) & ~((array >= 0) & (array <= 1))

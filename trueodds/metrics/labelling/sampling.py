@@ -16,7 +16,7 @@ from trueodds.processes.choices import (
     LabelGoal,
     SamplingMethod,
 )
-from trueodds.sums.inputs import Array, as_numbers, is_number, is_whole
+from trueodds.sums.inputs import Array, as_numbers, is_number, is_whole, range_error
 
 Indices = npt.NDArray[np.intp]
 HIDDEN_GAP = 0.1
@@ -216,7 +216,7 @@ def _confidences(confidence_N: npt.ArrayLike) -> Array:
         raise ValueError(f"confidence has shape {confidence.shape}; expected (N,), one for each of at least one answer")
     good = (confidence >= 0) & (confidence <= 1)
     if not good.all():
-        raise ValueError(f"confidence holds {confidence[~good][0]}; allowed is [0, 1]")
+        raise range_error(confidence, "confidence")
     return confidence
 
 

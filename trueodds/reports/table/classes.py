@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -22,6 +23,10 @@ UNCLEAR = ("none", "na", "n/a", "#n/a", "<na>")
 _SIGNS = {"-1": 0, "1": 1}
 _SHOWN = 4
 """Largest number of classes that a note lists with their numbers."""
+_NAMED = 10
+"""Largest number of columns that a note lists as an option."""
+_ENOUGH = 20
+"""Number of labelled rows from which a column that no label names, and that is mostly the highest, is refused."""
 
 Scheme = Literal["names", "numbers", "signs"]
 """Ways in which labels identify their classes: by name, by the number of the column, or as -1 and 1."""
@@ -259,13 +264,37 @@ def order_note(scheme: Scheme, classes: Sequence[str], first: int = 0) -> str:
     return f"The labels are numbers, in the order of the classes: {', '.join(pairs[:_SHOWN])}{more}."
 
 
-def unlabelled_note(classes: Sequence[str], labels: Texts) -> str:
-    """Describe columns of logits that may not be classes, because no label names them; "" if there are none."""
+def unlabelled_note(
+    path: Path, columns: Sequence[str], classes: Sequence[str], logits_NC: npt.NDArray[np.floating], labels: Texts
+) -> str:
+    """Describe columns of logits that may not be classes, because no label names them; "" if there are none.
+
+    Args:
+        path: The table, for messages.
+        columns: Names of the columns.
+        classes: Names of the classes, one for each column.
+        logits_NC: The columns' values.
+        labels: True classes.
+
+    Raises:
+        FileError: Such a column has the highest logit in most of many labelled rows, so it is hardly a class.
+    """
     values = label_values(labels, classes)
-    absent = [name for name in classes if without_point(name) not in values]
+    absent = [k for k, name in enumerate(classes) if without_point(name) not in values]
     if not values or not {*values} <= {*map(without_point, classes)} or not absent:
         return ""
-    return f"No label is {quotes(absent)}: if that is not a class, name the columns that are classes: --classes a,b."
+    others = [name for k, name in enumerate(columns) if k not in absent]
+    cure = f"name the columns that are classes: --classes {','.join(others) if len(others) <= _NAMED else 'a,b'}"
+    names = quotes([columns[k] for k in absent])
+    known_V = np.array([not is_none(value) for value in labels.values])
+    top_N = logits_NC[known_V[labels.code_N]].argmax(axis=1)
+    highest = int(np.isin(top_N, absent).sum())
+    if len(top_N) >= _ENOUGH and 2 * highest > len(top_N):
+        raise FileError(
+            f"{path}: no label is {names}, and these columns have the highest logit in {highest:,} of"
+            f" {len(top_N):,} labelled rows; if they are not classes, {cure}; otherwise name them there too"
+        )
+    return f"No label is {names}: if that is not a class, {cure}."
 
 
 def _kind(name: str) -> str:

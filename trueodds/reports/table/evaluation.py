@@ -213,8 +213,10 @@ def report(
     """Report the calibration of probabilities with their labels: accuracy, ECE, noise floor, proper scores, tests.
 
     Args:
-        probabilities: N x C, or (N,) for the probabilities of the positive class. With (N,) the report begins with the
-            figures of p(positive) over all of [0, 1]. With `multilabel`, N x L probabilities of independent labels.
+        probabilities: N x C, or (N,) or (N, 1) for the probabilities of the positive class. With these the report
+            begins with the figures of p(positive) over all of [0, 1]. Confidences of the predicted class are not such
+            probabilities: pass them to `CalibrationSums.from_top`, with whether each answer is right. With
+            `multilabel`, N x L probabilities of independent labels.
         labels: True classes, as indices, or as names with `classes`. With `multilabel`, N x L of 0, 1, and NaN for a
             truth that is not known.
         classes: Names of the columns in their order (scikit-learn: `model.classes_`). For the labels -1 and 1, pass

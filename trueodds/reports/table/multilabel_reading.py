@@ -122,9 +122,9 @@ def _read(
 ) -> tuple[Sequence[str] | None, Scale, npt.ArrayLike, npt.ArrayLike, Form]:
     """Read names, scale, values and truths, without checks of the values."""
     if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist; expected {FORMS}")
+        raise FileNotFoundError(f"{columns.absence(path)}; expected {FORMS}")
     if path.suffix not in (".npz", ".npy", *columns.SUFFIXES):
-        raise FileError(f"{path} has the suffix {path.suffix!r}; expected {FORMS}")
+        raise FileError(f"{columns.suffix_problem(path)}; expected {FORMS}")
     if form.labels and path.suffix != ".npy":
         raise FileError(f"--labels {form.labels}: {path} holds the labels itself; remove --labels")
     is_table = path.suffix in columns.SUFFIXES

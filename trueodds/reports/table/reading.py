@@ -34,6 +34,7 @@ from trueodds.reports.table.table_content import (
 from trueodds.sums.inputs import (
     BELOW_ZERO,
     MUST_SUM,
+    PERCENT_CURE,
     ROW_SUM_TOLERANCE,
     TELLING_ROWS,
     Array,
@@ -41,6 +42,7 @@ from trueodds.sums.inputs import (
     as_numbers,
     both_classes,
     check_logits,
+    may_be_percentages,
     softmax,
     sums_to_one,
     without_noise,
@@ -63,6 +65,8 @@ NOT_CLASSES = (
     "set",
 )
 """Columns of a table that have a fixed meaning."""
+_LABELS = ("labels", "y", "y_true", "target", "truth", "true_label", "true_class", "ground_truth", "gold", "actual")
+"""Usual names of a column of labels, in lower case."""
 _FRACTION = re.compile(r"[+-]?\d*\.\d*[1-9]\d*(e[+-]?\d+)?", re.IGNORECASE)
 """Pattern of a number that cannot be a class's name."""
 FIRST = 2
@@ -134,9 +138,9 @@ def read(path: Path, form: Form | None = None) -> Answers:
     """
     form = form or Form()
     if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist; expected {TABLES}")
+        raise FileNotFoundError(f"{columns.absence(path)}; expected {TABLES}")
     if path.suffix not in (".npz", ".npy", *columns.SUFFIXES):
-        raise FileError(f"{path} has the suffix {path.suffix!r}; expected {TABLES}")
+        raise FileError(f"{columns.suffix_problem(path)}; expected {TABLES}")
     if form.human and path.suffix not in columns.SUFFIXES:
         raise FileError(f"--human-labels {form.human}: {path} has no ids; give a .csv or .parquet with a column id")
     if form.human and not form.human.is_file():
@@ -404,7 +408,8 @@ def of_class_columns(
             values_NC, *one_column(path.name, of_classes[0], labels, classes=stated, positive=form.positive)
         )
     classes = bare_names(of_classes, labels)
-    note = "" if form.classes or scale == "probabilities" else unlabelled_note(classes, labels)
+    is_told = bool(form.classes) or scale == "probabilities"
+    note = "" if is_told else unlabelled_note(path, of_classes, classes, values_NC, labels)
     return ClassColumns(values_NC, classes, note)
 
 
@@ -442,8 +447,8 @@ def _list_of_classes(path: Path, header: Sequence[str], form: Form) -> str | Non
     """
     if form.label not in header and "confidence" in header and not form.scale:
         return None
-    taken = (form.label, form.judge, *NOT_CLASSES)
-    found = [name for name in columns.lists(path) if name in header and name not in taken]
+    others = _others(header, form)
+    found = [name for name in columns.lists(path) if name in others]
     if len(form.classes) == 1 and form.classes[0] in found:
         return form.classes[0]
     if not found or any(name in header for name in form.classes):
@@ -457,7 +462,7 @@ def _list_of_classes(path: Path, header: Sequence[str], form: Form) -> str | Non
         return form.scale or scales[0]
     if "confidence" in header:  # a list of another name is then some feature of the row
         return None
-    return found[0] if found == [name for name in header if name not in taken] else None
+    return found[0] if (*found,) == others else None
 
 
 def _form_of_list(name: str, form: Form) -> Form:
@@ -541,7 +546,7 @@ def choose_columns(path: Path | str, header: Sequence[str], form: Form, list_col
         if form.needs_labels and form.label not in header:
             raise _no_column(path, form.label, header, "--label")
         return Chosen(False, (list_column,), [])
-    others = tuple(name for name in header if name not in (form.label, form.judge, *NOT_CLASSES))
+    others = _others(header, form)
     absent = [name for name in form.classes if name not in header]
     by_confidence = "confidence" in header and not form.scale and len(absent) == len(form.classes)
     one_of_two = len(form.classes) == 2 and len(others) == 1
@@ -555,6 +560,12 @@ def choose_columns(path: Path | str, header: Sequence[str], form: Form, list_col
     if not by_confidence and not of_classes:
         raise FileError(f"{path} has the columns {quotes(header)}, and none for a class; expected {TABLES}")
     return Chosen(by_confidence, of_classes, absent)
+
+
+def _others(header: Sequence[str], form: Form) -> tuple[str, ...]:
+    """Return the columns without a fixed meaning, which may be classes."""
+    taken = (form.label, form.judge, *NOT_CLASSES)
+    return tuple(name for name in header if name not in taken and not columns.is_pandas_index(name))
 
 
 def _check_spelling(path: Path | str, header: Sequence[str]) -> None:
@@ -717,9 +728,9 @@ def _missing(path: Path, names: Sequence[str], available: Sequence[str] | Mappin
 
 def _no_column(path: Path | str, name: str, header: Sequence[str], option: str) -> FileError:
     """Build the error for a missing column."""
-    words = (
-        f"{path} has no column {name!r}; it has {column_quotes(header)}; name it with {option}.{nearest(name, header)}"
-    )
+    usual = next((one for one in header if one.lower() in _LABELS), "") if option == "--label" else ""
+    cure = f"{option} {usual}." if usual else f"{option}.{nearest(name, header)}"
+    words = f"{path} has no column {name!r}; it has {column_quotes(header)}; name it with {cure}"
     if any(one[:2] in ("p_", "z_") and f"y_{one[2:]}" in header for one in header):
         words += " If p_NAME or z_NAME and y_NAME are yes/no labels of their own, add --multi-label."
     headless = any(_FRACTION.fullmatch(cell) for cell in header)
@@ -767,6 +778,8 @@ def _class_values(
                     f" T{what[1:]} sum to 100 in every row: divide them by 100"
                 )
             cure = _naming([other for other in names if other != name], scale, name, list_column)
+            if scale == "probabilities" and len(names) == 1 and may_be_percentages(column_N):
+                cure = f"{PERCENT_CURE}{cure}"
             raise FileError(f"{path}, row {row + FIRST}: {where} {problem}; allowed is {allowed} in every row{cure}")
     values_NC = np.stack([*columns.values()], axis=1)
     if scale == "probabilities":

@@ -273,13 +273,29 @@ def read_partition(path: Path) -> Partition:
 
 def paths_of_sums(names: Sequence[Path]) -> list[Path]:
     """Return the files that paths and patterns name, if all hold sums; otherwise none."""
-    paths: list[Path] = []
-    for name in names:
-        is_pattern = not name.exists() and any(sign in str(name) for sign in "*?[")
-        whole = name.absolute()
-        found = sorted(Path(whole.anchor).glob(str(whole.relative_to(whole.anchor)))) if is_pattern else [name]
-        paths += found
+    paths = [path for name in names for path in _matches(name)]
     return paths if paths and all(map(holds_sums, paths)) else []
+
+
+def problem_of_sums(names: Sequence[Path]) -> str:
+    """Describe the first name that keeps `paths_of_sums` from returning files; "" if there is none."""
+    for name in names:
+        found = _matches(name)
+        if name.is_dir():
+            return f"{name} is a folder; name its files: {name}/*.parquet"
+        if not found:
+            return f"{name} matches no file"
+        if other := next((path for path in found if not holds_sums(path)), None):
+            return f"{other} {'holds no sums' if other.exists() else 'does not exist'}"
+    return ""
+
+
+def _matches(name: Path) -> list[Path]:
+    """Return the files that a pattern matches. A path that is none is its only match, even if it does not exist."""
+    if name.exists() or not any(sign in str(name) for sign in "*?["):
+        return [name]
+    whole = name.absolute()
+    return sorted(Path(whole.anchor).glob(str(whole.relative_to(whole.anchor))))
 
 
 def merge(several: Sequence[SumGroups]) -> SumGroups:

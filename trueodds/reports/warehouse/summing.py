@@ -158,7 +158,9 @@ def _error(source: TableSource, plan: ReadingPlan, kind: int, count: int, exampl
             f"{many} hold a gap (null or NaN) in {columns}; allowed is [0, 1] in every row: leave them out"
         )
     if kind == OUTSIDE:
-        return FileError(f"{many} hold a number outside [0, 1] in {columns}; give probabilities, not logits")
+        return FileError(
+            f"{many} hold a number outside [0, 1] in {columns}; give probabilities, not percentages or logits"
+        )
     if kind == SUM:
         return FileError(f"{many} of {columns} do not sum to 1 (one sums to {example:.6g}); every row {MUST_SUM}")
     if kind == OFF_STEP:

@@ -21,7 +21,16 @@ from trueodds.reports.table.evaluation import CalibrationReport
 from trueodds.reports.words import align, decimal, percent
 from trueodds.sums.bins import check_bins
 from trueodds.sums.frames import check_columns, check_index, check_order
-from trueodds.sums.inputs import Array, as_array, as_matrix, both_classes, check_labels, check_level, without_objects
+from trueodds.sums.inputs import (
+    Array,
+    as_array,
+    as_matrix,
+    as_vector,
+    both_classes,
+    check_labels,
+    check_level,
+    without_objects,
+)
 from trueodds.sums.rounding import Given, Resolution, checked_rows, resolution_of, summing_to_1
 from trueodds.sums.sums import CalibrationSums
 from trueodds.sums.two_columns import label_indices
@@ -155,8 +164,8 @@ def compare(
 
     Args:
         models: Probabilities N x C of each model by name. Alternatives: S x N x C for S nets of one method, where net s
-            of each model has the same seed; or (N,), the probabilities of the positive class. Reports of the same rows
-            are allowed too, by name or as a list. They leave out the class-wise ECE.
+            of each model has the same seed; or (N,) or (N, 1), the probabilities of the positive class. Reports of the
+            same rows are allowed too, by name or as a list. They leave out the class-wise ECE.
         labels: True classes, as indices, or as names with `classes`. Leave them out with reports, which have their own.
         classes: Names of the columns in their order.
         bins: Number of bins, a divisor of 3,000.
@@ -210,7 +219,7 @@ def compare(
     check_order(**frames)
     for name, values in frames.items():
         check_columns(values, labels, classes, name)
-    arrays = {name: without_objects(as_array(values, name)) for name, values in frames.items()}
+    arrays = {name: as_vector(without_objects(as_array(values, name))) for name, values in frames.items()}
     _check_columns(arrays)
     notes = list[str]()
     for name, array in arrays.items():
