@@ -174,5 +174,6 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         ("no", "no does not exist;"),
         ("", "is a folder; name its files:"),
     ):
-        assert cli.main("trueodds", cli.COMMANDS, ["alarm", str(tmp_path / name), *words_of_state]) == 1
-        assert problem in capsys.readouterr().err
+        for others in ([], [str(tmp_path / "day-0.parquet")]):
+            assert cli.main("trueodds", cli.COMMANDS, ["alarm", *others, str(tmp_path / name), *words_of_state]) == 1
+            assert problem in capsys.readouterr().err

@@ -465,6 +465,18 @@ def test_options_that_do_not_fit_are_refused(
     assert words in capsys.readouterr().err and not Path("x.parquet").exists()
 
 
+def test_days_without_rows_say_which_days_the_table_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    minutes = START // 60  # they are read as seconds
+    write(Path("a.parquet"), {"a": [0.3], "b": [0.7], "label": ["a"], "time": [minutes]})
+    options = ("--partition", "2026-03-01", "--out", "x.parquet", "--arrival", "time")
+    assert run("sums", "a.parquet", *options) == 0
+    words = "0 answers, 0 labels\nNo row of a.parquet is of 2026-03-01. In UTC, its rows are of 1970-12-08."
+    assert words in capsys.readouterr().out
+
+
 REPORTS: dict[str, tuple[tuple[str, ...], str]] = {
     "answers beside sums": (("sums.parquet", "a.parquet"), "a.parquet holds no sums; several files must be those"),
     "a pattern of answers": (("a*.parquet",), "need --engine duckdb"),

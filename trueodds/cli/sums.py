@@ -68,6 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Make the sums and write the files."""
     try:
         from trueodds.reports.warehouse.daily import DayChange, describe, make_day, missing_days
+        from trueodds.reports.warehouse.partitions import days_note
     except ModuleNotFoundError as error:
         raise MissingExtraError("sums", (error.name or "ibis").partition(".")[0], "warehouse") from None
 
@@ -86,7 +87,10 @@ def run(arguments: argparse.Namespace) -> int:
             raise OptionsError(f"--out {out} does not end in .parquet; name a file such as sums/2026-01-31.parquet")
         changes = [DayChange(out, _window(arguments), "new")]
     for change in changes:
-        print(describe(change, make_day(table, change)), flush=True)
+        made = make_day(table, change)
+        print(describe(change, made), flush=True)
+        if made.is_empty and not arguments.daily:
+            print(days_note(table, change.window))
     return 0
 
 

@@ -272,9 +272,10 @@ def read_partition(path: Path) -> Partition:
 
 
 def paths_of_sums(names: Sequence[Path]) -> list[Path]:
-    """Return the files that paths and patterns name, if all hold sums; otherwise none."""
-    paths = [path for name in names for path in _matches(name)]
-    return paths if paths and all(map(holds_sums, paths)) else []
+    """Return the files that paths and patterns name, if each names some and all hold sums; otherwise none."""
+    each = [_matches(name) for name in names]
+    paths = [path for found in each for path in found]
+    return paths if all(each) and all(map(holds_sums, paths)) else []
 
 
 def problem_of_sums(names: Sequence[Path]) -> str:

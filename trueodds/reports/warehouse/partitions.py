@@ -87,6 +87,13 @@ def rows_by_day(table: PartitionedTable) -> dict[int, DayRows]:
     return {day: DayRows(one[0], other[0], one[1], other[1]) for day, (one, other) in pairs.items()}
 
 
+def days_note(table: PartitionedTable, window: Window) -> str:
+    """Describe on which days a table has rows, for days without any: their times may have another unit."""
+    days = rows_by_day(table)
+    there = Window(min(days), max(days) + DAY_MS)
+    return f"No row of {table.answers} is of {window}. In UTC, its rows are of {there}. Is the column time right?"
+
+
 def _count_by_day(source: TableSource, rows: Expression, moment: TimeColumn) -> dict[int, tuple[int, int]]:
     """Return the count of rows and the last time, by the first millisecond of their day."""
     keyed = rows.select(day=period_of(rows, moment, "day"), moment=rows[moment.column])
