@@ -194,6 +194,7 @@ def test_without_extras_the_library_and_calibrate_work(alone: Path, tmp_path: Pa
 )
 def test_what_belongs_to_an_extra_names_it(alone: Path, tmp_path: Path, extra: str, code: str) -> None:
     np.savez(tmp_path / "rows.npz", logits=np.eye(3)[[0, 1, 2] * 9] * 2, labels=[0, 1, 2] * 9)
+    (tmp_path / "rows.parquet").write_bytes(b"PAR1")
     Image.new("L", (4, 4)).save(tmp_path / "picture.jpg")
     command, env = [str(alone / "bin" / "python"), "-c", code], environment() | {"PYTHONPATH": ""}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
