@@ -188,10 +188,10 @@ def _check_outputs(arguments: argparse.Namespace) -> None:
     """
     given = {name: value if isinstance(value, list) else [value] for name, value in vars(arguments).items()}
     inputs = [one for name, values in given.items() if name not in _OUTPUTS for one in values]
-    files = {Path(one).resolve() for one in inputs if isinstance(one, str | Path)}
+    files = {Path(one).absolute() for one in inputs if isinstance(one, str | Path)}
     for name in _OUTPUTS:
         path = getattr(arguments, name, None)
-        if isinstance(path, Path) and path.is_file() and path.resolve() in files:
+        if isinstance(path, Path) and path.is_file() and path.absolute() in files:
             raise OutputError(f"--{name} {path} is a file that this command reads; give another name")
 
 
