@@ -41,8 +41,10 @@ def test_neither_the_answers_nor_labels_that_people_filled_in_are_replaced(
     path, out = table(tmp_path / "answers.csv", columns()), tmp_path / "to_label.csv"
     monkeypatch.chdir(tmp_path)
     before = path.read_bytes()
-    assert run("answers.csv", "--budget", 9, "--out", path) == 1 and path.read_bytes() == before
-    assert "is a file that this command reads; give another name" in capsys.readouterr().err
+    (link := tmp_path / "link.csv").symlink_to(path)
+    for name in (path, link):
+        assert run("answers.csv", "--budget", 9, "--out", name) == 1 and path.read_bytes() == before
+        assert "is a file that this command reads; give another name" in capsys.readouterr().err
     assert run(path, "--budget", 9, "--out", out) == run(path, "--budget", 8, "--out", out) == 0
     table(out, {name: [row[name] or "cat" for row in rows_of(out)] for name in rows_of(out)[0]})
     before = out.read_bytes()

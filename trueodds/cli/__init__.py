@@ -186,13 +186,20 @@ def _check_outputs(arguments: argparse.Namespace) -> None:
     Raises:
         OutputError: It is.
     """
-    given = {name: value if isinstance(value, list) else [value] for name, value in vars(arguments).items()}
-    inputs = [one for name, values in given.items() if name not in _OUTPUTS for one in values]
-    files = {Path(one).absolute() for one in inputs if isinstance(one, str | Path)}
+    lists = {name: value if isinstance(value, list) else [value] for name, value in vars(arguments).items()}
+    inputs = [one for name, values in lists.items() if name not in _OUTPUTS for one in values]
     for name in _OUTPUTS:
         path = getattr(arguments, name, None)
-        if isinstance(path, Path) and path.is_file() and path.absolute() in files:
+        if isinstance(path, Path) and path.is_file() and any(_is_file(path, one) for one in inputs):
             raise OutputError(f"--{name} {path} is a file that this command reads; give another name")
+
+
+def _is_file(path: Path, value: object) -> bool:
+    """Return whether a value of an option names an existing file."""
+    try:
+        return isinstance(value, str | Path) and path.samefile(value)
+    except (OSError, ValueError):  # no path, such as a reason with a NUL byte
+        return False
 
 
 def _run(command: Command, parsers: Subparsers, words: Sequence[str]) -> int:
