@@ -473,8 +473,12 @@ def test_days_without_rows_say_which_days_the_table_has(
     write(Path("a.parquet"), {"a": [0.3], "b": [0.7], "label": ["a"], "time": [minutes]})
     options = ("--partition", "2026-03-01", "--out", "x.parquet", "--arrival", "time")
     assert run("sums", "a.parquet", *options) == 0
-    words = "0 answers, 0 labels\nNo row of a.parquet is of 2026-03-01. In UTC, its rows are of 1970-12-08."
+    words = "0 answers, 0 labels\nNo row of a.parquet is of 2026-03-01. In UTC, its rows are of 1970-12-08. Is"
     assert words in capsys.readouterr().out
+    days = [START - DAY, START + DAY]  # the day between them is a quiet one
+    write(Path("b.parquet"), {"a": [0.3, 0.3], "b": [0.7, 0.7], "label": ["a", "b"], "time": days})
+    assert run("sums", "b.parquet", *options) == 0
+    assert "its rows are of 2026-02-28 to 2026-03-02.\n" in capsys.readouterr().out
 
 
 REPORTS: dict[str, tuple[tuple[str, ...], str]] = {

@@ -91,6 +91,15 @@ def without_tensors(values: Any) -> Any:
     return np.asarray(values).astype(np.float32) if str(kind).startswith(("bfloat", "float8")) else values
 
 
+def _convert(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
+    """Convert values that are not masked to an array, which may have missing values."""
+    check_no_mask(values, name)
+    try:
+        return np.asarray(without_tensors(values))
+    except ValueError:
+        raise ValueError(f"{name} is ragged: its rows have unequal lengths; expected numbers of one shape") from None
+
+
 def as_array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
     """Convert values to an array with `np.asarray`, without missing values. Tensors are accepted.
 
@@ -100,11 +109,7 @@ def as_array(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
         ValueError: Lists have unequal lengths, or values are masked, None or another library's missing value (pandas'
             NA).
     """
-    check_no_mask(values, name)
-    try:
-        array = np.asarray(without_tensors(values))
-    except ValueError:
-        raise ValueError(f"{name} is ragged: its rows have unequal lengths; expected numbers of one shape") from None
+    array = _convert(values, name)
     if array.dtype.kind == "O" and array.ndim:
         for place, value in np.ndenumerate(array):
             if _is_missing(value):
@@ -149,11 +154,7 @@ def as_numbers_with_gaps(values: npt.ArrayLike, name: str, requirement: str) -> 
     Raises:
         ValueError: Lists have unequal lengths, or values are masked, text or otherwise not numbers.
     """
-    check_no_mask(values, name)
-    try:
-        array = np.asarray(without_tensors(values))
-    except ValueError:
-        raise ValueError(f"{name} is ragged: its rows have unequal lengths; expected numbers of one shape") from None
+    array = _convert(values, name)
     if array.dtype.kind == "O" and array.ndim:
         array = array.copy()
         gaps = [place for place, value in np.ndenumerate(array) if _is_missing(value)]

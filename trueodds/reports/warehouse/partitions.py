@@ -91,7 +91,8 @@ def days_note(table: PartitionedTable, window: Window) -> str:
     """Describe on which days a table has rows, for days without any: their times may have another unit."""
     days = rows_by_day(table)
     there = Window(min(days), max(days) + DAY_MS)
-    return f"No row of {table.answers} is of {window}. In UTC, its rows are of {there}. Is the column time right?"
+    doubt = "" if there.start_ms <= window.start_ms < there.end_ms else " Is the column time right?"
+    return f"No row of {table.answers} is of {window}. In UTC, its rows are of {there}.{doubt}"
 
 
 def _count_by_day(source: TableSource, rows: Expression, moment: TimeColumn) -> dict[int, tuple[int, int]]:
