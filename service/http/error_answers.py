@@ -6,6 +6,7 @@ Under /v2 they are `{"error": "..."}`, as the Open Inference Protocol requires.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -146,8 +147,14 @@ def _service_error(request: Request, error: Exception) -> ServiceError:
     if isinstance(error, HTTPException):
         return _http_error(request, error)
     assert isinstance(error, RequestValidationError)
-    problems = [f"{'.'.join(map(str, e['loc'][1:]))} = {short(e.get('input'))}: {e['msg']}" for e in error.errors()]
-    return ServiceError(422, "invalid_parameter", "; ".join(problems))
+    return ServiceError(422, "invalid_parameter", "; ".join(map(_problem, error.errors())))
+
+
+def _problem(error: Mapping[str, Any]) -> str:
+    """Describe a wrong parameter: its name, its value once, and pydantic's or our message."""
+    value = short(error.get("input"))
+    message = error["msg"].removeprefix("Value error, ").removeprefix(value).lstrip(",; ")
+    return f"{'.'.join(map(str, error['loc'][1:]))} = {value}: {message}"
 
 
 def _http_error(request: Request, error: HTTPException) -> ServiceError:

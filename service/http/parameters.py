@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -12,9 +13,12 @@ from pydantic import BeforeValidator
 
 from service.errors import ServiceError
 from trueodds.errors import nearest
-from trueodds.inputs.table import is_number
 from trueodds.inputs.times import time_of
 from trueodds.texts import short
+
+_YEAR = re.compile(r"(19|20)\d\d")
+"""A number that means a year. As Unix seconds it is in the first hour of 1970."""
+_LOST_PLUS = re.compile(r":\d\d(\.\d+)? \d\d(:?\d\d)?$")
 
 
 def check(request: Request, names: Iterable[str]) -> None:
@@ -48,18 +52,24 @@ DECLARED = Depends(_check_parameters)
 """Dependency of a route or router that accepts only the parameters that the route declares."""
 
 
-def _number(value: Any) -> Any:
-    """Convert a number, or a text with a number, to a datetime. Return other values unchanged.
+def _time(value: Any) -> Any:
+    """Convert a text or a number to a datetime. Return other values unchanged.
 
     Raises:
-        ValueError: The number is not a time, or may be a date.
+        ValueError: The value is not a time, or may be a date or a year. Or its offset has lost the plus sign, because a
+            URL turns it into a blank.
     """
-    if type(value) not in (int, float) and not (isinstance(value, str) and is_number(value)):
+    if type(value) not in (int, float, str):
         return value
+    text = str(value).strip()
+    if _YEAR.fullmatch(text):
+        raise ValueError(f"{short(value)}, a year or Unix seconds; write a date: {text}-01-01")
+    if _LOST_PLUS.search(text):
+        raise ValueError(f"{short(value)}, whose offset has no sign: URLs turn + into a blank; write %2B instead of +")
     return datetime.fromtimestamp(time_of(value).ms / 1000, UTC)
 
 
-Moment = Annotated[datetime, BeforeValidator(_number)]
+Moment = Annotated[datetime, BeforeValidator(_time)]
 """ISO 8601 (UTC if no offset) or Unix time, as `trueodds.inputs.times` reads it. Dates need dashes."""
 Since = Annotated[
     Moment | None,

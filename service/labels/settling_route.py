@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
@@ -12,7 +11,7 @@ from starlette.responses import Response
 
 from service.choices import Meaning
 from service.http import documentation, json_body, signed_body
-from service.http.parameters import unix_ms
+from service.http.parameters import Moment, unix_ms
 from service.http.signed_body import Name, SignedBody
 from service.labels import imports
 from service.runtime import runtime_of
@@ -21,7 +20,7 @@ from trueodds.texts import plural
 
 router = APIRouter()
 
-Time = Annotated[datetime, Field(strict=False)]
+Time = Annotated[Moment, Field(strict=False)]
 
 
 class LabelSettling(SignedBody):

@@ -65,6 +65,8 @@ def test_windows_classes_and_tags_add_up(filled: Client) -> None:
     after = client.report(since=tomorrow)
     assert (after["answers"], after["verdict"]) == (0, "no_answers")
     assert f"no answers given from {NOW.year + 1}" in after["headline"]
+    between = client.report(since=tomorrow, until=f"{NOW.year + 2}-01-01")
+    assert f" UTC to before {NOW.year + 2}-01-01 00:00 UTC: " in between["headline"]
     assert client.report(until=tomorrow, tag="t0")["window"]["until"].startswith(str(NOW.year + 1))
     assert (
         client.report(**dict.fromkeys(("since", "until", "last", "class", "tag", "by", "trend"), ""))["answers"] == 90
@@ -233,9 +235,12 @@ def test_roles_of_what_can_be_asked_for(client: Client, settings: Settings, tmp_
 @pytest.mark.parametrize(
     ("query", "status", "words"),
     [
-        ("since=yesterday", 422, "since = 'yesterday': Input should be a valid datetime"),
+        ("since=yesterday", 422, "since = 'yesterday': allowed is ISO 8601 (2026-03-01T09:30"),
         ("since=1969-12-31", 422, "allowed are times from 1970 to 9999"),
-        ("until=9999-12-31T23:59:59", 422, "allowed are times from 1970 to 9999"),
+        ("until=9999-12-31T23:59:59", 422, "allowed are the years 1 to 9998"),
+        ("since=2026", 422, "since = '2026': a year or Unix seconds; write a date: 2026-01-01"),
+        ("since=2026-03-29T02:30+01:00", 422, "URLs turn + into a blank; write %2B instead of +"),
+        ("since=2016-12-31T23:59:60Z", 422, "write a leap second as second 59"),
         ("since=2024-02-01&until=2024-01-01", 422, "since 2024-02-01T00:00:00+00:00 is not before until 2024-01-01"),
         ("last=0", 422, "last = '0'"),
         ("last=100001", 422, "less than or equal to 100000"),

@@ -120,7 +120,7 @@ def test_refusals(client: Client) -> None:
         ({"import_id": "none"}, 404, "no label has the import id 'none'; use the id that POST /feedback returned"),
         ({"import_id": "no ne"}, 422, "import_id is 'no ne'"),
         ({"import_id": "x", "model": "other"}, 404, "there is no other/*; known are tiny/"),
-        ({"since": "yesterday"}, 422, "since: Input should be a valid datetime"),
+        ({"since": "yesterday"}, 422, "since: 'yesterday'; allowed is ISO 8601"),
         ({"since": "2026-01-02", "until": "2026-01-01"}, 422, "is not before until"),
         ({"import_id": "x", "who": ""}, 422, "who: String should have at least 1 character"),
         ({"import_id": "x", "ids": []}, 422, "ids: Extra inputs are not permitted"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ COMPACT_DATES = 19700101, 21001231
 """Range of dates that are written without dashes. As seconds they are two weeks of 1970."""
 YEARS_MS = (-62_135_596_800_000, 253_370_764_800_000)
 """Unix milliseconds of the beginning of the years 1 and 9999. Some files and databases have other times."""
+_LEAP = re.compile(r":?59:?60")
 ALLOWED = (
     "ISO 8601 (2026-03-01T09:30, UTC without an offset) or Unix time: seconds until 2100, or milli-, micro- or"
     " nanoseconds from September 2001 until 2100"
@@ -86,8 +88,9 @@ def _of_iso_8601(text: str) -> int:
             raise ValueError(text)
         time = datetime.fromisoformat(text)
         ms = round(1000 * (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
-        if ms >= YEARS_MS[1]:
-            raise ValueError(text)
-        return ms
     except (OverflowError, ValueError):
-        raise ValueError(f"{short(text)}; allowed is {ALLOWED}") from None
+        cure = "; write a leap second as second 59" if _LEAP.search(text) else ""
+        raise ValueError(f"{short(text)}; allowed is {ALLOWED}{cure}") from None
+    if ms >= YEARS_MS[1]:
+        raise ValueError(f"{short(text)}; allowed are the years 1 to 9998")
+    return ms

@@ -82,10 +82,11 @@ class Window(BaseModel):
             words.append(f"of class {self.predicted_class}")
         if self.tag is not None:
             words.append("without a tag" if self.tag == NO_TAG else f"with tag {self.tag}")
-        if self.since:
-            words.append(f"given from {self.since:%Y-%m-%d %H:%M} UTC on")
-        if self.until:
-            words.append(f"given before {self.until:%Y-%m-%d %H:%M} UTC")
+        since, until = (None if time is None else f"{time:%Y-%m-%d %H:%M} UTC" for time in (self.since, self.until))
+        if since and until:
+            words.append(f"given from {since} to before {until}")
+        elif since or until:
+            words.append(f"given from {since} on" if since else f"given before {until}")
         return " ".join(words)
 
 
