@@ -64,6 +64,24 @@ def test_it_writes_the_calibrator_and_pictures(tmp_path: Path, capsys: pytest.Ca
     assert {f"reliability-{when}.svg" for when in ("before", "after")} < {p.name for p in (tmp_path / "out").iterdir()}
 
 
+def test_a_model_that_needs_no_calibration_is_the_marked_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["calibrate", str(tmp_path / "x.npz"), "--candidates", "identity,temperature", "--out", str(tmp_path)]
+    for scale, marked, chosen in ((1, "temperature", "temperature"), (2, "no calibration", "identity, no calibration")):
+        np.savez(tmp_path / "x.npz", logits=Z / scale, labels=Y)
+        assert cli.main("trueodds", cli.COMMANDS, words) == 0
+        shown = capsys.readouterr().out
+        assert f"\n* {marked} " in shown and f"\nChosen: {chosen} (" in shown and shown.count("\n* ") == 1
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_too_few_rows_to_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: int) -> None:
+    np.savez(tmp_path / "x.npz", logits=Z[:rows], labels=np.zeros(rows, int))
+    assert calibrate(tmp_path / "x.npz", "--first-label", "0", "--out", tmp_path / "out") == 1
+    assert "allowed are 3 or more without test rows: give more" in capsys.readouterr().err
+
+
 def test_a_table_names_its_classes(tmp_path: Path) -> None:
     assert calibrate(csv(tmp_path / "val.csv"), "--test", csv(tmp_path / "test.csv"), "--out", tmp_path / "csv") == 0
     np.savez(tmp_path / "p.npz", probabilities=metrics.softmax(Z), labels=Y)

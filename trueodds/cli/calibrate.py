@@ -224,6 +224,7 @@ def _fold(model: Path, comparison: Comparison, out: Path, source: LogitRows) -> 
 def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
     """Format the comparison."""
     from trueodds import calibrators
+    from trueodds.importing.calibrate import AS_IT_IS
     from trueodds.reports.resolution import read_as_words
     from trueodds.reports.words import align
 
@@ -232,10 +233,10 @@ def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
     if source.test:
         how = f"measured on {plural(len(source.test.labels_N), 'test row')}"
     lines: list[tuple[str, ...]] = [("", "NLL", "95% interval", "Brier", "ECE", "95% interval", "noise floor (95%)")]
-    lines.append(_line("  no calibration", comparison.before))
     problems = []
     own = comparison.calibrator
     chosen_name = own.calibrator.name if isinstance(own, calibrators.Rounded) else own.name
+    lines.append(_line("* no calibration" if chosen_name == AS_IT_IS else "  no calibration", comparison.before))
     for each in comparison.table:
         mark = "*" if each.name == chosen_name else " "
         if each.report:
@@ -248,7 +249,8 @@ def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
     notes = [measured + comparison.after.reading, *comparison.calibrator.warnings]
     about = f"{path}: {plural(rows, 'row')}, {plural(classes, 'class', 'classes')}; {how}{_read_words(source)}"
     passed = [f"  {line}" for line in comparison.passed_over]
-    chosen = f"Chosen: {chosen_name} ({comparison.reason}). {' '.join(notes)}"
+    kept = ", no calibration" if chosen_name == AS_IT_IS else ""
+    chosen = f"Chosen: {chosen_name}{kept} ({comparison.reason}). {' '.join(notes)}"
     if source.notes:
         about = f"{about}\n{' '.join(source.notes)}"
     if read_as := read_as_words(source.resolution):

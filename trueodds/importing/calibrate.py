@@ -100,8 +100,15 @@ def compare(
 
     Raises:
         ConfigError: A candidate is unknown.
-        ValueError: Logits or labels cannot be used, or there are fewer than two rows.
+        ValueError: Logits or labels cannot be used.
+        LabelledRowsError: There are too few rows for cross-validation: two with test rows, three without.
     """
+    if (count := len(rows.labels_N)) < (least := 2 if test else 3):
+        where = "" if test else " without test rows"
+        raise LabelledRowsError(
+            f"{plural(count, 'row')} cannot be divided to compare calibrators; allowed are {least} or more{where}:"
+            " give more labelled rows"
+        )
     selection = calibrators.select(
         rows.logits_NC, rows.labels_N, candidates=candidates, groups=rows.groups_N, resolution=resolution
     )

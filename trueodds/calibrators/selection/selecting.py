@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from trueodds.calibrators import registry
 from trueodds.calibrators.affine.label_platt import MultilabelPlatt
-from trueodds.calibrators.base import Calibrator, Labels, check_fit_data
+from trueodds.calibrators.base import Calibrator, FitError, Labels, check_fit_data
 from trueodds.calibrators.checks import check_number
 from trueodds.calibrators.fitting.rounded import fit_on_steps
 from trueodds.calibrators.held_out import FOLDS
@@ -301,7 +301,7 @@ def select(
         ConfigError: A name or option is unknown.
         ValueError: The data are invalid, there are no candidates, an entry is not a candidate, or `folds` is outside
             2..N.
-        FitError: No candidate can be fitted.
+        FitError: No candidate can be fitted, or there is a single row.
 
     Examples:
         >>> logits, labels = [[2, 0], [0, 2]] * 100, [0, 1, 0, 0, 0, 1, 1, 1] * 25
@@ -311,7 +311,9 @@ def select(
     logits, labels = check_fit_data(logits_NC, labels_N)
     check_index(logits=logits_NC, groups=groups)
     if len(logits) < 2:
-        raise ValueError(f"logits has {len(logits)} row; cross-validation needs at least 2")
+        raise FitError(
+            "logits has 1 row, and cross-validation needs at least 2; give more rows, or choose 'temperature'"
+        )
     folds = min(FOLDS, len(logits)) if folds is None else folds
     check_number("folds", folds, 2, len(logits), whole=True)
     if not isinstance(ordered, bool):
