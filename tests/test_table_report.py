@@ -19,7 +19,7 @@ from trueodds.files import FileError
 from trueodds.inputs import columns
 from trueodds.inputs.columns import Texts, times_of
 from trueodds.reports import Report
-from trueodds.reports.table import reading
+from trueodds.reports.table import matching, reading
 from trueodds.reports.table.reading import Form
 from trueodds.reports.table.table_report import report_of_answers, sums_by, sums_by_period, sums_of
 from trueodds.reports.warehouse.parquet_source import open_source
@@ -368,7 +368,7 @@ def test_days_that_are_read_as_seconds_are_said(
         ([float("nan")], "nan; allowed"),
         ([1_700_000_000, 1_700_000_000_000], "holds 1700000000 and 1700000000000, Unix seconds and Unix milliseconds"),
         (["1700000000", "2023-11-14"], "Unix seconds and ISO 8601; write all in one form"),
-        (["9999-12-31"], "allowed is ISO 8601"),
+        (["9999-12-31"], "allowed are the years 1 to 9998, in every row"),
         ([np.datetime64("2023-11-14"), np.datetime64(2**63 - 1, "us")], "outside of the years 1 to 9998, in 1 row"),
         *(([np.datetime64(2**63 - 1, unit)], "infinite times, .* in 1 row") for unit in ("m", "s", "ms", "ns")),
         *(([np.datetime64(-(2**63 - 1), unit)], "infinite times, .* in 1 row") for unit in ("D", "s", "us", "ns")),
@@ -609,3 +609,38 @@ def test_an_empty_label_beside_predicted_classes_is_no_label_in_any_form(tmp_pat
         answers = reading.read(table(tmp_path / f"a.{form}", data))
         assert answers.labelled_N.tolist() == [True, False, True], form
         assert answers.correct_N.tolist() == [True, False, False], form
+
+
+REPEATED = "2 rows have the id of an earlier row."
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "is_told"),
+    [
+        ("id,confidence,correct", ("a,.9,1", "b,.8,0", "a,.9,1", "b,.8,0"), True),
+        ("id,spam,ham,label", ("1,.9,.1,spam", "2,.2,.8,ham", "1,.9,.1,spam", "2,.2,.8,ham"), True),
+        ("id,confidence,correct", ("a,.9,1", "b,.8,0", ",.9,1", ",.8,0"), False),
+        ("id,confidence,correct,version", ("a,.9,1,v1", "b,.8,0,v1", "a,.9,1,v2", "b,.8,0,v2"), False),
+        ("id,confidence,predicted,label,question", ("a,.9,x,x,q", "b,.8,x,x,q", "a,.9,x,x,r", "b,.8,x,x,r"), False),
+    ],
+)
+def test_rows_with_the_id_of_an_earlier_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, header: str, cells: tuple[str, ...], is_told: bool
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join([header, *cells]) + "\n")
+    assert any(REPEATED in note for note in reading.read(path).notes) is is_told
+    monkeypatch.setattr(matching, "MOST_BYTES", 10)
+    assert not any(REPEATED in note for note in reading.read(path).notes)
+
+
+def test_an_array_of_ids_and_the_commands_tell_repeated_ids(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez(tmp_path / "a.npz", confidence=[0.9, 0.8] * 2, correct=[1, 0] * 2, ids=["a", "b"] * 2)
+    assert any(REPEATED in note for note in reading.read(tmp_path / "a.npz").notes)
+    path, out = tmp_path / "a.csv", str(tmp_path / "out.csv")
+    path.write_text("id,spam,ham,label\n" + "1,3,1,spam\n2,1,2,ham\n" * 2)
+    words = ["calibrate", str(path), "--candidates", "temperature", "--out", str(tmp_path / "out")]
+    assert cli.main("trueodds", cli.COMMANDS, words) == 0 and REPEATED in capsys.readouterr().out
+    path.write_text("id,confidence\n" + "1,.9\n2,.8\n" * 2)
+    assert cli.main("trueodds", cli.COMMANDS, ["sample", str(path), "--budget", "1", "--out", out]) == 0
+    assert REPEATED in capsys.readouterr().out

@@ -102,6 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
         f"{arguments.out}: {len(sample.row_I):,} of {plural(sample.answers, 'answer')} without a label, drawn for the"
         f" goal {arguments.goal} with propensities from {least:.3g} to {most:.3g}.\n"
         f"{suspects_line([(one.group, one.chance) for one in sample.suspects])}"
-        f"Fill in the labels of all of them, then run: trueodds report {arguments.out}"
+        + "".join(f"{note}\n" for note in answers.notes)
+        + f"Fill in the labels of all of them, then run: trueodds report {arguments.out}"
     )
     return 0

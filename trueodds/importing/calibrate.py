@@ -19,11 +19,12 @@ from trueodds.files import read_npz
 from trueodds.importing import forms
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.inputs import row_groups
-from trueodds.inputs.columns import Texts, absence, read_npy, suffix_problem
+from trueodds.inputs.columns import Texts, absence, names, read_npy, suffix_problem
 from trueodds.logits import Logits
 from trueodds.metrics import softmax
 from trueodds.reports.table.classes import check_order, class_indices, order_note
 from trueodds.reports.table.evaluation import CalibrationReport, report
+from trueodds.reports.table.matching import repeats_note
 from trueodds.reports.table.reading import Form, Scale, read_class_columns
 from trueodds.sums.group_names import GroupNames
 from trueodds.sums.inputs import Array, as_matrix, both_classes, check_labels, check_logits
@@ -394,7 +395,8 @@ def _of_table(path: Path, form: Form, setting: Resolution | None, groups: str | 
     )
     rows = _with_resolution(values, None, setting)
     how = order_note(scheme, found.classes, form.first_label or 0)
-    return replace(rows, classes=found.classes, notes=(*filter(None, (found.note, how)), *rows.notes))
+    repeats = repeats_note(path, names(path), form.classes)
+    return replace(rows, classes=found.classes, notes=tuple(filter(None, (found.note, how, *rows.notes, repeats))))
 
 
 def _check_any_label(path: Path, known_N: npt.NDArray[np.bool_]) -> None:

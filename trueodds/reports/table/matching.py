@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,8 @@ from trueodds.texts import plural, short
 
 ID, IDS = "id", "ids"
 """Name of the column of a table, and of the array of an .npz."""
+MOST_BYTES = 2**25
+"""Size up to which a table's ids are looked through for repeated ones: a quarter of the time of reading it."""
 Rows = npt.NDArray[np.intp]
 
 
@@ -44,6 +46,41 @@ def ids_of(path: Path) -> list[str] | None:
         twice = next(name for name in ids if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise FileError(f"{path} has the id {short(twice)} twice; give each row an id of its own")
     return ids
+
+
+def repeats_note(path: Path, header: Sequence[str], classes: Sequence[str] = ()) -> str:
+    """Return a sentence on rows with the id of an earlier row; "" if there are none, or the file is large.
+
+    Questions of one answer, and versions that answer the same input, share an id. They are no repeated rows.
+
+    Args:
+        path: Table in CSV or Parquet.
+        header: Its columns.
+        classes: The columns that are classes; one of them may be called `id`.
+    """
+    names = [name for name in (ID, "question", "version") if name in header and name not in classes]
+    if ID not in names or path.stat().st_size > MOST_BYTES:
+        return ""
+    try:
+        read = columns.read(path, (), names).texts
+    except FileError:  # ids that are no text, such as records of a Parquet file
+        return ""
+    return repeats_words(read.values())
+
+
+def repeats_words(keys: Iterable[Texts]) -> str:
+    """Return the sentence of `repeats_note` on rows whose keys, first their ids, are all those of an earlier row."""
+    first, *others = keys
+    known_N = first.is_known_N
+    key_NK = np.stack([key.code_N for key in (first, *others)], axis=1)[known_N]
+    repeated = len(key_NK) - (len(np.unique(key_NK, axis=0)) if others else len(np.unique(key_NK[:, 0])))
+    if not repeated:
+        return ""
+    have = "row has" if repeated == 1 else "rows have"
+    return (
+        f"{repeated:,} {have} the id of an earlier row. Each counts as an answer of its own. If they are copies, remove"
+        " them: intervals and tests assume independent rows."
+    )
 
 
 def common_rows(

@@ -22,6 +22,7 @@ from trueodds.inputs.times import note as time_note
 from trueodds.processes.choices import LABEL, TABLES
 from trueodds.reports.table.classes import bare_names, numeric_names, one_column, unlabelled_note
 from trueodds.reports.table.human_sample import human_labels_of
+from trueodds.reports.table.matching import IDS, repeats_note, repeats_words
 from trueodds.reports.table.set_rows import sets_of_array, sets_of_cells
 from trueodds.reports.table.table_content import (
     Answers,
@@ -197,6 +198,10 @@ def _of_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], form: Form) -
     predicted = _vector(arrays, "predicted")
     rows = next((len(arrays[name]) for name in ("probabilities", "logits", "confidence") if name in arrays), 0)
     groups = _groups({name: arrays.get(array) for name, array in _COLUMNS.items()}, rows, path)
+    keys = [Texts.of_array(arrays[IDS])] if IDS in arrays and arrays[IDS].ndim == 1 else []
+    if keys and len(keys[0]) == rows:
+        of_rows = [column for column in (groups.questions, groups.versions) if column is not None]
+        groups = replace(groups, note=" ".join(filter(None, (groups.note, repeats_words([*keys, *of_rows])))))
     classes = _names_of(path, arrays, form)
     propensities = _vector(arrays, "propensity")
     if propensities is not None and len(propensities) != rows:
@@ -280,7 +285,8 @@ def _of_columns(path: Path, form: Form) -> Answers:
     table = _read(path, ("confidence",) if by_confidence else of_classes, texts, times, list_column)
     table.texts.update(joined)
     moments = table.times.get("time")
-    note = "" if moments is None else _note_on_times("time", moments)
+    repeats = "" if joined else repeats_note(path, header, () if by_confidence else of_classes)
+    note = " ".join(filter(None, ("" if moments is None else _note_on_times("time", moments), repeats)))
     groups = Groups(
         tags=table.texts.get("tag"),
         versions=table.texts.get("version"),
