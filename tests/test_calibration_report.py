@@ -7,6 +7,7 @@ import re
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -249,3 +250,21 @@ def test_an_error_that_the_nlls_limits_do_not_allow_for_is_said() -> None:
         report
     )
     assert "not allowed for" not in str(trueodds.report([[0.3, 0.7], [0.6, 0.4]] * 200, [1, 0, 1, 1] * 100))
+
+
+@pytest.mark.parametrize(
+    ("p_N", "classes", "words"),
+    [
+        ([0.5, 0.9] * 10, None, "None of the 20 probabilities is below one half. They are read as p(positive)."),
+        ([0.4] + [0.9] * 19, None, "1 of the 20 probabilities is below one half."),
+        ([0.4] * 2 + [0.9] * 18, None, "2 of the 20 probabilities are below one half."),
+        ([0.4] * 3 + [0.9] * 17, None, ""),
+        ([0.9] * 19, None, ""),
+        ([0.9] * 20, [0, 1], ""),
+        ([[0.1, 0.9]] * 20, None, ""),
+    ],
+)
+def test_one_column_that_looks_like_confidences_is_told(p_N: list[Any], classes: list[int] | None, words: str) -> None:
+    report = trueodds.report(p_N, [1] * len(p_N), classes=classes)
+    assert report.doubt.startswith(words) and bool(report.doubt) is bool(words)
+    assert report.reading.endswith(report.doubt) and report.to_dict()["doubt"] == report.doubt

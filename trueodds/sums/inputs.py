@@ -225,7 +225,11 @@ def check_top(
 
 
 _NAMES_CURE = "; in place of names pass [classes.index(name) for name in labels], or classes=... to trueodds.report"
-_LABEL_CURES = {"b": "; pass labels.astype(int) if True is class 1", "O": _NAMES_CURE, "U": _NAMES_CURE}
+_LABEL_CURES = {
+    "b": "; pass labels.astype(int) if True is class 1, not if it means that a prediction is right",
+    "O": _NAMES_CURE,
+    "U": _NAMES_CURE,
+}
 
 
 def check_labels(labels: npt.ArrayLike, rows: int, classes: int, name: str = "labels") -> npt.NDArray[np.intp]:

@@ -36,6 +36,11 @@ from trueodds.sums.sums import CalibrationSums
 from trueodds.sums.two_columns import is_vector, label_indices
 from trueodds.texts import plural
 
+TELLING = 20
+"""Smallest number of rows of one column in which `_doubt` looks for confidences."""
+FEW_LOW = 0.1
+"""Largest share of probabilities below one half at which a column may hold confidences."""
+
 
 @dataclass(frozen=True, eq=False)
 class ReportedRows:
@@ -127,6 +132,8 @@ class CalibrationReport(DisplayedReport):
     """Ranked probability score, bias of the level, and each "at least level k", for ordered classes."""
     top_label_verdict: Verdict | None = None
     """Verdict on the more probable class, if `verdict` is about p(positive)."""
+    doubt: str = ""
+    """Sentence on numbers that may not be what they are read as."""
     rows: ReportedRows | None = field(default=None, repr=False, compare=False)
     """Scores and labels of the rows, for `trueodds.compare`. Not part of `to_dict()`."""
 
@@ -140,7 +147,7 @@ class CalibrationReport(DisplayedReport):
             of_top = reading_of_top_label(self.top_label_verdict, TOLERANCE, self.positive, one_look=True)
             reading = f"{reading} {of_top}"
         of_levels = f" {self.ordered.reading}" if self.ordered else ""
-        return " ".join(filter(None, [reading + of_levels + n, self.rounding.reading]))
+        return " ".join(filter(None, [reading + of_levels + n, self.rounding.reading, self.doubt]))
 
     def table(self) -> list[tuple[str, str, str, str]]:
         """Return (name, value, interval, note) of each number, formatted."""
@@ -302,8 +309,20 @@ def report(
         top_label_verdict=of_top_label,
         positive=positive,
         ordered=None if levels is None else ordered_figures(levels, options),
+        doubt=_doubt(p_NC[:, 1]) if positive and classes is None else "",
         rows=_reported_rows(p_NC, labels_N, None if classes is None else names, positive is not None, read_as),
         **{name: value for name, value in shown.items() if name in CalibrationReport.__dataclass_fields__},
+    )
+
+
+def _doubt(p_N: npt.NDArray[Any]) -> str:
+    """Return a sentence on one column that looks like confidences of the predicted class; "" for any other."""
+    low = int((p_N < 0.5).sum())
+    if len(p_N) < TELLING or low > len(p_N) * FEW_LOW:
+        return ""
+    return (
+        f"{low or 'None'} of the {len(p_N):,} probabilities {'is' if low < 2 else 'are'} below one half. They are read"
+        " as p(positive). If they are confidences of the predicted class, pass them to CalibrationSums.from_top."
     )
 
 
