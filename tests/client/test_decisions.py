@@ -64,6 +64,7 @@ def test_a_response_is_sent_as_the_client_has_it(client: Client) -> None:
     assert client.feedback("mine", "shipping", question="queue").stored == 1
     report = client.report(model="is_refund", version=first.answers[0].version)
     assert report.labelled == 1 and report.positive is not None and report.positive.prevalence == 1
+    assert f"\nECE of top class    {report.ece:.4f}, " in str(report)  # as wide as the other names
 
 
 def test_many_pairs_are_sent_in_few_requests(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

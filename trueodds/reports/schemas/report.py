@@ -308,7 +308,7 @@ class Report(BaseModel):
             lines.insert(0, f"acts alone          {acting.share:.4f} of the answers, wrong {risk}{broken}")
         lines += [one.reading for one in self.expected]
         lines += [] if self.class_shares is None else [self.class_shares.reading]
-        of_top = " of the top class" if self.positive is not None else ""
+        of_top = " of top class" if self.positive is not None else ""
         if self.ece is not None:
             interval = f"{100 * self.level:.6g}% interval {self.ece_lower:.4f} .. {self.ece_upper:.4f}"
             floor = f"noise floor {self.floor_mean:.4f} (95th percentile {self.floor_p95:.4f})"
