@@ -268,3 +268,15 @@ def test_one_column_that_looks_like_confidences_is_told(p_N: list[Any], classes:
     report = trueodds.report(p_N, [1] * len(p_N), classes=classes)
     assert report.doubt.startswith(words) and bool(report.doubt) is bool(words)
     assert report.reading.endswith(report.doubt) and report.to_dict()["doubt"] == report.doubt
+
+
+def test_classes_in_another_order_than_the_labels_are_told() -> None:
+    p_NC = np.repeat(np.eye(6) * 0.7 + 0.05, 5, axis=0)
+    labels_N = p_NC.argmax(axis=1)
+    told = "0 of 30 rows are right, and 30 would be if the order of the classes were another one. Check"
+    assert told in trueodds.report(p_NC, (labels_N + 1) % 6).reading
+    p_N = np.array([0.1, 0.2, 0.9] * 10)
+    told = "0 of 30 rows are right, and 30 would be if the order of the classes were 'ham', 'spam'. Check"
+    assert told in trueodds.report(p_N, np.where(p_N < 0.5, "ham", "spam"), classes=["spam", "ham"]).reading
+    for fine in (labels_N, np.where(np.arange(30) % 5 < 2, labels_N, (labels_N + 1) % 6), np.zeros(30, int)):
+        assert not trueodds.report(p_NC, fine).doubt

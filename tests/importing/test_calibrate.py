@@ -18,6 +18,7 @@ from trueodds.calibrators.held_out import stratified_folds
 from trueodds.importing.calibrate import compare, read_logits
 from trueodds.importing.errors import LabelledRowsError
 from trueodds.logits import Logits
+from trueodds.reports.table.reading import read
 
 RNG = np.random.default_rng(0)
 Z = RNG.normal(0, 3, (300, 3))
@@ -73,6 +74,15 @@ def test_a_model_that_needs_no_calibration_is_the_marked_line(
         assert cli.main("trueodds", cli.COMMANDS, words) == 0
         shown = capsys.readouterr().out
         assert f"\n* {marked} " in shown and f"\nChosen: {chosen} (" in shown and shown.count("\n* ") == 1
+
+
+def test_classes_in_another_order_than_the_labels_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez(tmp_path / "x.npz", logits=Z[:, [2, 0, 1]], labels=Y)
+    assert calibrate(tmp_path / "x.npz", "--out", tmp_path / "out") == 0
+    told = "would be if the order of the classes were '2', '0', '1'. Check the order of the classes."
+    assert told in capsys.readouterr().out
+    np.savez(tmp_path / "p.npz", probabilities=metrics.softmax(Z[:, [2, 0, 1]]), labels=Y)
+    assert any(told in note for note in read(tmp_path / "p.npz").notes)
 
 
 @pytest.mark.parametrize("rows", [1, 2])

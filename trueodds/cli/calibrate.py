@@ -251,8 +251,8 @@ def _text(path: Path, source: LogitRows, comparison: Comparison) -> str:
     passed = [f"  {line}" for line in comparison.passed_over]
     kept = ", no calibration" if chosen_name == AS_IT_IS else ""
     chosen = f"Chosen: {chosen_name}{kept} ({comparison.reason}). {' '.join(notes)}"
-    if source.notes:
-        about = f"{about}\n{' '.join(source.notes)}"
+    if told := [*source.notes, *filter(None, [comparison.before.doubt])]:
+        about = f"{about}\n{' '.join(told)}"
     if read_as := read_as_words(source.resolution):
         about = f"{about}\n{read_as}"
         if source.resolution.step is not None:

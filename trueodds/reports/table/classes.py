@@ -21,6 +21,10 @@ NO_LABEL_CURE = "leave the cell empty (in an array: NaN) if there is no label"
 UNCLEAR = ("none", "na", "n/a", "#n/a", "<na>")
 """Cells, in lower case, that some programs write for a missing value and that may also be names of classes."""
 _SIGNS = {"-1": 0, "1": 1}
+_TELLING = 20
+"""Smallest number of labelled rows that may show another order of the classes."""
+_ASSIGNED = 1000
+"""Largest number of classes whose orders are compared, because the time grows with its cube."""
 _SHOWN = 4
 """Largest number of classes that a note lists with their numbers."""
 _NAMED = 10
@@ -252,6 +256,32 @@ def check_order_of_counts(source: str, counts_CC: npt.NDArray[np.int64], classes
         other = quotes([classes[int(k)] for k in np.argsort(numbers)])
         cure = "give the true order with --classes a,b, beginning with the class of the lowest number"
         raise FileError(f"{problem} {quotes(classes)}, {most:,} if they are {other}; {cure}")
+
+
+def order_doubt(top_N: npt.NDArray[np.integer], label_N: npt.NDArray[np.integer], classes: Sequence[str]) -> str:
+    """Return a sentence on columns of classes that are in another order than the labels, by all appearances.
+
+    Args:
+        top_N: Column of the highest probability in each row.
+        label_N: Column of the true class, -1 without a label.
+        classes: Names of the columns.
+
+    Returns:
+        The sentence; "" if half of the rows are right, or no other order makes half of them right and twice as many.
+    """
+    known_N, count = label_N >= 0, len(classes)
+    right, n = int((top_N == label_N).sum()), int(known_N.sum())
+    if n < _TELLING or 2 * right > n or count > _ASSIGNED:
+        return ""
+    cell_N = top_N[known_N].astype(np.intp) * count + label_N[known_N]
+    counts_CC = np.bincount(cell_N, minlength=count**2).reshape(count, count)
+    columns, numbers = scipy.optimize.linear_sum_assignment(counts_CC, maximize=True)
+    most = int(counts_CC[columns, numbers].sum())
+    if 2 * most < n or most < 2 * right:
+        return ""
+    order = quotes([classes[int(k)] for k in numbers]) if count <= _SHOWN else "another one"
+    would = f"{right:,} of {n:,} rows are right, and {most:,} would be if the order of the classes were {order}"
+    return f"{would}. Check the order of the classes."
 
 
 def order_note(scheme: Scheme, classes: Sequence[str], first: int = 0) -> str:

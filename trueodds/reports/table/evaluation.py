@@ -20,6 +20,7 @@ from trueodds.reports.options import ReportOptions
 from trueodds.reports.ordered_figures import ordered_figures
 from trueodds.reports.resolution import rounded_figures
 from trueodds.reports.schemas import Bin, Labelling, OrderedFigures, PositiveFigures, Rounding, Verdict, WorstBin
+from trueodds.reports.table.classes import order_doubt
 from trueodds.reports.table.multilabel import MultilabelReport, multilabel_report
 from trueodds.reports.verdict.cautions import MEASURED_FROM
 from trueodds.reports.verdict.headline import reading_at_one_look, reading_of_top_label
@@ -298,6 +299,11 @@ def report(
         positive = positive.model_copy(update=dict(rounded.limits))
         of_top_label = beside(positive, verdict)
         verdict = _verdict(answers, of_positive(positive), certain, of_p_certainly)
+    doubt = ""
+    if figures["accuracy"] <= 0.5:
+        doubt = order_doubt(p_NC.argmax(axis=1), check_labels(labels_N, *p_NC.shape), names)
+    if positive and classes is None:
+        doubt = doubt or _doubt(p_NC[:, 1])
     return CalibrationReport(
         n=sums.n,
         classes=p_NC.shape[1],
@@ -309,7 +315,7 @@ def report(
         top_label_verdict=of_top_label,
         positive=positive,
         ordered=None if levels is None else ordered_figures(levels, options),
-        doubt=_doubt(p_NC[:, 1]) if positive and classes is None else "",
+        doubt=doubt,
         rows=_reported_rows(p_NC, labels_N, None if classes is None else names, positive is not None, read_as),
         **{name: value for name, value in shown.items() if name in CalibrationReport.__dataclass_fields__},
     )

@@ -17,6 +17,7 @@ from trueodds.reports.table.classes import (
     check_order,
     class_indices,
     label_values,
+    order_doubt,
     order_note,
 )
 from trueodds.reports.table.set_rows import SetRows
@@ -138,6 +139,7 @@ def of_probabilities(
     if scheme != "names" and not ordered:
         check_order(source, top_N, label_N, classes)
     how = "" if scheme == "numbers" and ordered else order_note(scheme, classes, first_label or 0)
+    doubt = order_doubt(top_N, label_N, classes) if ordered else ""
     return Answers(
         source=source,
         confidence_N=read_as.confidence(
@@ -149,7 +151,7 @@ def of_probabilities(
         probabilities_NC=p_NC,
         label_N=label_N,
         groups=groups or Groups(),
-        notes=tuple(filter(None, (note, how, groups.note if groups else ""))),
+        notes=tuple(filter(None, (note, how, doubt, groups.note if groups else ""))),
         resolution=read_as,
     )
 
