@@ -89,7 +89,7 @@ def _of_iso_8601(text: str) -> int:
         time = datetime.fromisoformat(text)
         ms = round(1000 * (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
     except (OverflowError, ValueError):
-        cure = "; write a leap second as second 59" if _LEAP.search(text) else ""
+        cure = ", a leap second as second 59" if _LEAP.search(text) else ""
         raise ValueError(f"{short(text)}; allowed is {ALLOWED}{cure}") from None
     if ms >= YEARS_MS[1]:
         raise ValueError(f"{short(text)}; allowed are the years 1 to 9998")
