@@ -35,8 +35,7 @@ NAMES = np.array(["barbera", "barolo", "grignolino"])
     ("estimator", "options"),
     [
         (LinearSVC(), {"ensemble": False, "method": "temperature"}),
-        pytest.param(GaussianNB(), {}, marks=pytest.mark.full),
-        pytest.param(LogisticRegression(), {"cv": 2}, marks=pytest.mark.full),
+        pytest.param(GaussianNB(), {"cv": 2}, marks=pytest.mark.full),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -35,7 +35,7 @@ def test_cifar100_by_the_command_of_its_page(terminal: Terminal, development_dat
     command = "dvc exp run -S data.dataset=cifar100"
     assert f"`{command}`" in (terminal.folder / "docs" / "reference" / "data-sets.md").read_text(encoding="utf-8")
     terminal.type(". .venv/bin/activate")
-    terminal.type(f"{command} -S data.train_size=600 -S training.epochs=1")
+    terminal.type(f"{command} -S data.train_size=600 -S data.validation_size=500 -S training.epochs=1")
     card = json.loads((terminal.folder / "artifacts" / "data" / "card.json").read_text())
     assert card["name"] == "cifar100" and card["splits"]["train"] == 600
 

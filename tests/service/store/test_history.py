@@ -94,7 +94,7 @@ def test_a_process_that_is_killed_between_both_counts_nothing_twice(address: str
             )
             await store.put_labels([Label(id_, 0) for id_ in answers.ids[:9]])
             before = sums_of(address, tmp_path)
-            assert len(before) == 16 * (1 + fatal // 2)
+            assert len(before) == 16 * (1 + fatal // 3)
             try:
                 await dying(store, tmp_path, Steps(fatal)).run(BEFORE + shift)
                 ended = True
@@ -107,7 +107,7 @@ def test_a_process_that_is_killed_between_both_counts_nothing_twice(address: str
             assert_same(sums_of(address, tmp_path), before)
             if ended:
                 return
-            fatal += 2
+            fatal += 3
 
     asyncio.run(main())
 
