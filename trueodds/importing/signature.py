@@ -18,9 +18,22 @@ from trueodds.importing.errors import ModelFileError
 from trueodds.importing.hub_files import HubFiles
 from trueodds.importing.import_options import ImportOptions, Kind
 from trueodds.importing.onnx_file import LoadedModel, Model
+from trueodds.inputs.vector.kind import WHOLE
 
 FLOATS: dict[int, str] = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64", TensorProto.FLOAT16: "float16"}
-NUMBERS: dict[int, str] = {**FLOATS, TensorProto.UINT8: "uint8", TensorProto.INT64: "int64", TensorProto.INT32: "int32"}
+RANGES: dict[int, tuple[int, int]] = {
+    TensorProto.BOOL: (0, 1),
+    TensorProto.UINT8: (0, 2**8 - 1),
+    TensorProto.INT8: (-(2**7), 2**7 - 1),
+    TensorProto.UINT16: (0, 2**16 - 1),
+    TensorProto.INT16: (-(2**15), 2**15 - 1),
+    TensorProto.UINT32: (0, WHOLE),
+    TensorProto.UINT64: (0, WHOLE),
+}
+"""Lowest and highest value of a vector's feature, of types that do not hold all whole numbers up to `WHOLE`."""
+PIXELS: dict[int, str] = {**FLOATS, TensorProto.UINT8: "uint8", TensorProto.INT64: "int64", TensorProto.INT32: "int32"}
+"""Types of inputs that pixels can be cast to."""
+NUMBERS: dict[int, str] = PIXELS | {kind: TensorProto.DataType.Name(kind).lower() for kind in RANGES}
 """Types of inputs that numbers can be cast to."""
 BATCH = "N"
 RESHAPING = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
@@ -109,7 +122,7 @@ def _inputs(model: Model, path: Path, kind: Kind | None) -> tuple[TensorInfo, ..
     wrong = [one for one in all_inputs if one.type not in NUMBERS]
     if wrong:
         cure = "encode texts and categories as numbers before the model"
-        raise ModelFileError(f"{path} takes {wrong[0]}; allowed are numbers (float, uint8, int): {cure}")
+        raise ModelFileError(f"{path} takes {wrong[0]}; allowed are numbers (float, int, bool): {cure}")
     if kind == "text":
         return _text_inputs(path, all_inputs, listed)
     if any(one.name == TEXT_INPUTS[0] for one in all_inputs):
@@ -125,6 +138,8 @@ def _inputs(model: Model, path: Path, kind: Kind | None) -> tuple[TensorInfo, ..
     if one.shape is None or len(one.shape) not in (2, 4):
         allowed = "images of rank 4 (N x C x H x W, N x H x W x C) and vectors of rank 2 (N x features)"
         raise ModelFileError(f"{path} takes {one}; allowed are {allowed}; reshape inside the model")
+    if len(one.shape) == 4 and one.type not in PIXELS:
+        raise ModelFileError(f"{path} takes {one}; images are {', '.join(PIXELS.values())}: cast inside the model")
     _check_kind(path, kind, "image" if len(one.shape) == 4 else "vector", listed)
     return (one,)
 
