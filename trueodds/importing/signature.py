@@ -38,6 +38,8 @@ NUMBERS: dict[int, str] = PIXELS | {kind: TensorProto.DataType.Name(kind).lower(
 BATCH = "N"
 RESHAPING = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 """Operators that a label passes on its way to the output."""
+STACKED = "trueodds/stacked"
+"""Beginning of the names of the values that `_stack_lists` adds."""
 TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 """Inputs of a graph that takes tokens, with the names of Hugging Face's exporters: ids, mask and types."""
 
@@ -102,9 +104,11 @@ def read(path: Path, source: LoadedModel, options: ImportOptions) -> ModelFile:
 def _signature(model: Model, path: Path, options: ImportOptions) -> GraphSignature:
     """Find the signature, and remove everything else from the graph. A fixed batch size becomes dynamic.
 
-    scikit-learn's zip-map, a dictionary for each row, is removed: its tensor becomes the output.
+    scikit-learn's zip-map, a dictionary for each row, is removed: its tensor becomes the output. A list with a tensor
+    for each target becomes one tensor, targets x N x classes.
     """
     labels = _cut_zip_maps(model)
+    _stack_lists(model)
     outputs = _outputs(model, path, options.output)
     _keep(model, [one.name for one in outputs])
     inputs = _inputs(model, path, options.input)
@@ -211,6 +215,33 @@ def _cut_zip_maps(model: Model) -> tuple[str, ...]:
     return labels or next(filter(None, classifiers), ())
 
 
+def _stack_lists(model: Model) -> None:
+    """Make one tensor, targets x N x classes, of each output that lists a tensor N x classes for each target.
+
+    skl2onnx exports scikit-learn's MultiOutputClassifier with such a list, and forests with such a tensor.
+    """
+    graph = model.graph
+    outputs = {output.name: output for output in graph.output}
+    for number, node in enumerate(graph.node):
+        if node.op_type != "SequenceConstruct" or node.output[0] not in outputs:
+            continue
+        output, name = outputs[node.output[0]], f"{STACKED}{number}"
+        kind = output.type.sequence_type.elem_type.tensor_type.elem_type
+        shape = numpy_helper.from_array(np.array([0, len(node.input), -1], np.int64), f"{name}/shape")
+        graph.initializer.append(shape)
+        steps = [
+            helper.make_node("Concat", list(node.input), [f"{name}/joined"], axis=1),
+            helper.make_node("Reshape", [f"{name}/joined", shape.name], [f"{name}/apart"], f"{name}/apart"),
+            helper.make_node("Transpose", [f"{name}/apart"], [output.name], perm=[1, 0, 2]),
+        ]
+        graph.node.remove(node)
+        for place, step in enumerate(steps):
+            graph.node.insert(number + place, step)
+        output.type.CopyFrom(helper.make_tensor_type_proto(kind or TensorProto.FLOAT, [len(node.input), None, None]))
+        _stack_lists(model)  # the numbers of the nodes have changed
+        return
+
+
 def _labels_of_output(model: Model) -> tuple[str, ...]:
     """Return the classes among which the graph's output of labels chooses; empty if there is none.
 
@@ -282,7 +313,8 @@ def _free_batch(model: Model) -> None:
     graph, fixed = model.graph, set[int]()
     for value in (*graph.output, *graph.input):
         sizes = value.type.tensor_type.shape.dim
-        if sizes:
+        is_open = [not size.HasField("dim_value") for size in sizes]
+        if sizes and is_open[:2] != [False, True]:  # a fixed size before the open one counts targets, not rows
             fixed |= {sizes[0].dim_value} if sizes[0].HasField("dim_value") else set()
             sizes[0].Clear()
             sizes[0].dim_param = BATCH
