@@ -169,14 +169,24 @@ def test_doors_of_classes_refuse_it(imported: LabelBundle, tmp_path: Path) -> No
         (["--label", "y_rain"], "--label y_rain is given beside --multi-label"),
         (["--classes", "rain,snow"], "has the label 'fog', which --classes does not name"),
         (["--classes", "rain,snow,frog"], "has no label 'frog', which --classes names"),
-        (["--classes", ""], "but not which output is whose; name them in the order of the model's outputs"),
+        (["--classes", ""], "argument --classes: is empty; give a value, or leave it out"),
     ],
 )
 def test_refusals(words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = table(tmp_path / "rows.csv", *rows_of(60))
     given = ["--multi-label", "--labelled", rows, "--classes", "rain,snow,fog", *words, "--out", tmp_path / "out"]
-    assert command(tagger(tmp_path / "tagger.onnx"), *given) != 0
+    try:
+        assert command(tagger(tmp_path / "tagger.onnx"), *given) != 0
+    except SystemExit as ended:  # argparse
+        assert ended.code == 2
     assert message in capsys.readouterr().err and not (tmp_path / "out" / "tagger").exists()
+
+
+def test_a_table_does_not_tell_which_output_is_whose(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = table(tmp_path / "rows.csv", *rows_of(60))
+    assert command(tagger(tmp_path / "tagger.onnx"), "--multi-label", "--labelled", rows, "--out", tmp_path) != 0
+    message = "but not which output is whose; name them in the order of the model's outputs"
+    assert message in capsys.readouterr().err
 
 
 def test_outputs_of_classes_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
