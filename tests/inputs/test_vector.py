@@ -144,6 +144,11 @@ BAD: dict[str, tuple[Callable[[], Any], str, str]] = {
         "invalid_instances",
         "instances[1]['income, net'] is '7'; allowed are numbers, such as 1.5",
     ),
+    "True in csv, as pandas writes it": (
+        lambda: KIND.read(table(np.ones((1, 4))) + b"1,True,3,4\n", "csv", ANY),
+        "invalid_instances",
+        "row 3, column 'income, net', is 'True'; allowed are numbers, send 1 or 0",
+    ),
     "true": (
         lambda: KIND.from_json([[1, True, 3, 4]], ANY),
         "invalid_instances",

@@ -25,6 +25,7 @@ from trueodds.texts import alike, line_problem, plural, short
 MOST = float(np.finfo(np.float32).max)
 WHOLE = 2**24
 """Largest whole number up to which float32 has them all."""
+BOOLEANS = ("true", "false")
 SHOWN = 8
 """Number of feature names that a message lists."""
 _NUMBER: Mapping[str, Any] = {"type": ["number", "null"]}
@@ -279,7 +280,8 @@ class VectorInput(InputKind):
             cure = "this model takes no missing values: send a number"
             return "" if self.missing else f"{'missing' if value is None else 'NaN'}; {cure}"
         if type(value) not in (int, float):
-            cure = "send 1 or 0" if isinstance(value, bool) else "such as 1.5"
+            is_boolean = isinstance(value, bool) or (isinstance(value, str) and value.strip().lower() in BOOLEANS)
+            cure = "send 1 or 0" if is_boolean else "such as 1.5"
             how = table.number_cure(value) if isinstance(value, str) else ""
             return f"{short(value)}; allowed are numbers, {cure}{how}"
         if abs(value) == math.inf:
