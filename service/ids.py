@@ -33,7 +33,12 @@ def id_problem(value: object) -> str:
         return f"is {short(value)}; {allowed}"
     if len(value) > MAX_ID:
         return f"has {len(value):,} characters; {allowed}"
-    return "" if value and value.isprintable() else f"is {short(value)}; {allowed}"
+    if not value or not value.isprintable():
+        return f"is {short(value)}; {allowed}"
+    if dots := next((part for part in value.split("/") if part in (".", "..")), ""):
+        problem = f"is {short(value)}; clients and proxies resolve {dots!r} in the path /predictions/ID"
+        return f"{problem}. Give an id without {dots!r} between slashes, such as 'photo-1'"
+    return ""
 
 
 def own_id_problem(value: object) -> str:

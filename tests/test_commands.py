@@ -105,6 +105,16 @@ def test_what_no_command_knows_is_refused(
     assert err.splitlines()[-1].endswith(" --help lists the options and commands")
 
 
+@pytest.mark.parametrize(
+    "words", [["report", "x.csv", "--positive", ""], ["audit", "x.csv", "--positive="], ["report", ""]]
+)
+def test_an_empty_value_is_refused_as_the_service_does(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A variable of a script that is not set leaves "", which must not mean all answers, or the folder here."""
+    with pytest.raises(SystemExit):
+        cli.main("trueodds", cli.COMMANDS, words)
+    assert "is empty; give a value, or leave it out" in capsys.readouterr().err
+
+
 def test_parameters_may_stand_on_both_sides_of_an_option(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["params", "epochs=7", "--params", str(ROOT / "params.yaml"), "method=focal"]
     assert MAIN["pipeline"](words) == 0

@@ -275,7 +275,8 @@ def test_promoted_at_once_and_nothing_where_nothing_changed(
         (models / "tiny" / "shadow").write_text("../tiny\n")
         assert main(["judge", "--models", str(models)]) == 1
         assert "there is no folder" in capsys.readouterr().err
-        open_models(models).publish(write_bundle(tmp_path / "unlike", classes=("a", "b")), "shadow", displace=True)
+        unlike = open_models(models).publish(write_bundle(tmp_path / "unlike", classes=("a", "b")), None).name
+        (models / "tiny" / "shadow").write_text(f"{unlike}\n")
         assert main(["judge", "--models", str(models)]) == 1
         assert "takes other inputs or has other classes" in capsys.readouterr().err
         with open_models(models).lock("tiny", "recalibrate"):

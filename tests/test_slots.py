@@ -84,6 +84,29 @@ def request(models: PublishedModels, **options: Any) -> Recalibration:
     return Recalibration(Stub(folder=models, **stub), models, **options)
 
 
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"classes": ("cat", "dog", "hare", "3")}, r"has classes\[2\] = 'hare' on its card, .* has '3'\."),
+        ({"classes": ("a", "b")}, r"has classes = \['a', 'b'\] on its card"),
+    ],
+)
+def test_a_version_of_other_classes_is_no_shadow(
+    models: PublishedModels, tmp_path: Path, other: dict[str, Any], words: str
+) -> None:
+    """The service would not score it, and only `trueodds doctor` said so."""
+    before, bundle = roles(models), write_bundle(tmp_path / "other", **other)
+    with pytest.raises(BundleError, match=words):
+        models.publish(bundle, "shadow", displace=True)
+    assert len(models.versions("tiny")) == 3, "nothing was copied"
+    version = models.publish(bundle, None).name
+    for slot in SLOTS:
+        with pytest.raises(BundleError, match="give it a name of its own"):
+            models.shadow("tiny", version, slot=slot)
+    assert roles(models) == before
+    models.promote("tiny", version)
+
+
 def test_the_verdict_promotes_a_calibrator_and_no_net(models: PublishedModels) -> None:
     served, net, calibrator = roles(models)
     assert served and net and calibrator
@@ -161,7 +184,7 @@ def test_the_fit_comes_first_whatever_is_the_shadow(models: PublishedModels) -> 
     assert outcome.status == "published" and roles(models) == [served, net, outcome.candidate]
     assert f"tiny/{net} stays the shadow" in outcome.words
     unlike = write_bundle(models.path.parent / "unlike", classes=("a", "b"))
-    models.publish(unlike, "shadow", displace=True)
+    (models.path / "tiny" / "shadow").write_text(f"{models.publish(unlike, None).name}\n")
     models.withdraw("tiny", "recalibrated")
     outcome = recalibrate(request(models, candidates=("temperature",)))
     assert outcome.status == "published" and "so it cannot be judged beside it" in outcome.words

@@ -70,21 +70,26 @@ class LineReader(ABC, Generic[R]):
 
 
 class JsonLines(LineReader[R]):
-    """Reader of one JSON value per line with `read(number, value)`. Rows are numbered from 0."""
+    """Reader of one JSON value per line with `read(number, value)`.
+
+    The number of a row is that of its line, as an editor shows it: the first line is 1, and blank lines count.
+    """
 
     def __init__(self, read: Callable[[int, Any], R | Refusal]) -> None:
-        self._read, self._next = read, 0
+        self._read, self._lines = read, 0
+        """Number of lines that were read."""
 
     def rows(self, block: bytes) -> list[Row[R]]:
-        return [self._row(line) for line in block.split(b"\n") if line.strip()]
+        lines, before = block.removesuffix(b"\n").split(b"\n"), self._lines
+        self._lines += len(lines)
+        return [self._row(number, line) for number, line in enumerate(lines, before + 1) if line.strip()]
 
-    def _row(self, line: bytes) -> Row[R]:
-        number = self._next
-        self._next += 1
+    def _row(self, number: int, line: bytes) -> Row[R]:
         try:
             value = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            return number, bad_row(number, None, f"not JSON: {error}; NaN and Infinity are not JSON")
+            problem = f"not JSON: {error.msg}, at character {error.colno:,} of the line"
+            return number, bad_row(number, None, f"{problem}; NaN and Infinity are not JSON")
         if problem := repeated_name(line, value):
             return number, bad_row(number, None, problem)
         return number, self._read(number, value)

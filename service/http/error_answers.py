@@ -34,7 +34,8 @@ class BadRow(BaseModel):
     """Row of a call that is refused."""
 
     row: int = Field(
-        description="Position in the call, from 0. For CSV: as a spreadsheet counts, with the header as row 1."
+        description="JSON and Parquet: position in the call, from 0. JSON lines: number of the line, from 1."
+        " CSV: as a spreadsheet counts, with the header as row 1."
     )
     id: str | None
     code: str
@@ -81,7 +82,7 @@ class RefusedRowsError(ServiceError):
     def __init__(self, refusals: list[Refusal], rows: int) -> None:
         self.counts = Counter[str](refusal.code for refusal in refusals)
         first, count = refusals[0], len(refusals)
-        where = "" if rows == 1 else f" ({count:,} of {rows:,} rows are bad; this is row {first.row})"
+        where = "" if rows == 1 else f" ({count:,} of {rows:,} rows are bad; this is row {first.row}, counted from 0)"
         message = f"{first.message}{where}"
         super().__init__(
             STATUSES[first.code],

@@ -21,10 +21,11 @@ _YEAR = re.compile(r"(19|20)\d\d")
 _LOST_PLUS = re.compile(r":\d\d(\.\d+)? \d\d(:?\d\d)?$")
 
 
-def check(request: Request, names: Iterable[str]) -> None:
-    """Refuse a query with a parameter that the route does not have, or that is sent twice.
+def check(request: Request, names: Iterable[str], *, is_form: bool = False) -> None:
+    """Refuse a query with a parameter that the route does not have, that is sent twice, or that has no value.
 
-    If a mistyped filter were ignored, the answer would have numbers of something else.
+    If a mistyped filter were ignored, the answer would have numbers of something else. So it would with a filter that
+    is empty because a variable of a script is not set. Only a browser's form (`is_form`) sends empty fields.
 
     Raises:
         ServiceError: 422 with the parameter, the most similar known one, and all known ones.
@@ -33,13 +34,17 @@ def check(request: Request, names: Iterable[str]) -> None:
         return
     allowed, seen = list(names), set[str]()
     listed = f"Known are {', '.join(allowed)}" if allowed else "It has no parameters"
-    for name, _ in request.query_params.multi_items():
+    pairs = request.query_params.multi_items()
+    for name, _ in pairs:
         if name not in allowed:
             message = f"{request.url.path} has no parameter {short(name)}. {listed}.{nearest(name[:100], allowed)}"
             raise ServiceError(422, "invalid_parameter", message)
         if name in seen:
             raise ServiceError(422, "invalid_parameter", f"{name} is sent twice in the query; send it once")
         seen.add(name)
+    if empty := [name for name, value in pairs if not value and not is_form]:
+        message = f"{empty[0]} is empty in the query; give a value, or leave {empty[0]} out"
+        raise ServiceError(422, "invalid_parameter", message)
 
 
 async def _check_parameters(request: Request) -> None:

@@ -179,6 +179,9 @@ async def _ready(request: Request, model: str, version: str | None) -> Response:
 
 async def _infer(request: Request, model: str, version: str | None) -> Response:
     keys.check(request, "predict")
+    if name := next(iter(request.query_params), ""):
+        cure = 'parameters go into the body, such as {"parameters": {"tag": "night"}, "inputs": [..]}'
+        raise invalid(f"{short(name)} is in the query, where this protocol has no parameters; {cure}")
     runtime = runtime_of(request)
     engine = await runtime.registry.engine(model, version)
     with engine:

@@ -189,5 +189,5 @@ router = APIRouter(route_class=ReportRoute)
 @router.get(addresses.CHOOSE, include_in_schema=False, dependencies=[keys.requires("read")])
 async def choose(request: Request) -> Response:
     """Redirect a form to its report. Blank fields are dropped; days and sliding windows become times."""
-    parameters.check(request, addresses.FIELDS)
+    parameters.check(request, addresses.FIELDS, is_form=True)
     return redirect(request, addresses.form_address(request.query_params, datetime.now(UTC)))

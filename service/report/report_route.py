@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from service.alarm import (
@@ -73,8 +73,6 @@ NEXT_STEPS: dict[Verdict, str] = {
 
 router = APIRouter(route_class=pages.ReportRoute)
 
-# A form also sends its empty fields.
-_Blank = BeforeValidator(lambda value: None if value == "" else value)
 _TIME = "ISO 8601 (UTC if no offset) or Unix time of the PREDICTION; extended to whole hours."
 
 
@@ -92,22 +90,18 @@ _TIME = "ISO 8601 (UTC if no offset) or Unix time of the PREDICTION; extended to
 )
 async def calibration_report(
     request: Request,
-    model: Annotated[str | None, _Blank, Query(description="Model. Default: the served one.")] = None,
-    version: Annotated[str | None, _Blank, Query(description="Version. Default: the served one.")] = None,
-    since: Annotated[
-        Moment | None, _Blank, Query(description=f"Only answers given at or after this time. {_TIME}")
-    ] = None,
-    until: Annotated[Moment | None, _Blank, Query(description=f"Only answers given before this time. {_TIME}")] = None,
+    model: Annotated[str | None, Query(description="Model. Default: the served one.")] = None,
+    version: Annotated[str | None, Query(description="Version. Default: the served one.")] = None,
+    since: Annotated[Moment | None, Query(description=f"Only answers given at or after this time. {_TIME}")] = None,
+    until: Annotated[Moment | None, Query(description=f"Only answers given before this time. {_TIME}")] = None,
     last: Annotated[
         Annotated[int, Field(ge=1, le=MAX_LAST)] | None,
-        _Blank,
         Query(
             description="Only the labels that arrived last: this many. Not with since, until, class, tag, by or trend."
         ),
     ] = None,
     predicted_class: Annotated[
         str | None,
-        _Blank,
         Query(
             alias="class",
             description="Only answers with this predicted class, by name. With tag: both, from stored predictions.",
@@ -115,7 +109,6 @@ async def calibration_report(
     ] = None,
     tag: Annotated[
         str | None,
-        _Blank,
         Query(description=f"Only answers with this tag. {NO_TAG} selects answers without a tag."),
     ] = None,
     bins: Annotated[
@@ -131,12 +124,10 @@ async def calibration_report(
     level: Annotated[float, Query(ge=0.5, le=0.999, description="Confidence level of the intervals.")] = 0.95,
     by: Annotated[
         ReportBy | None,
-        _Blank,
         Query(description="Add a table by predicted class, by tag or by source of the confidence."),
     ] = None,
     trend: Annotated[
         TrendUnit | None,
-        _Blank,
         Query(
             description="Add a trend with one point per minute (of the last 6 hours), hour, day or month. `auto` takes"
             " the finest of these with at most 120 points (minutes only within 3 hours), else the month. It is the"
@@ -145,14 +136,13 @@ async def calibration_report(
     ] = None,
     costs: Annotated[
         Annotated[str, Field(max_length=100)] | None,
-        _Blank,
         Query(
             description="Costs of a missed positive and of a false alarm, such as miss:10,alarm:1. For a model with a"
             " positive class. The report then gives the best threshold and its cost.",
         ),
     ] = None,
     format: Annotated[
-        Literal["json", "html"] | None, _Blank, Query(description="Format. Default: as the header Accept says.")
+        Literal["json", "html"] | None, Query(description="Format. Default: as the header Accept says.")
     ] = None,
 ) -> Response:
     """Return the calibration of the labelled answers, beside the offline test values, and the limits of the labels.

@@ -145,7 +145,7 @@ def test_answers_of_another_server(client: Client, url: str) -> None:
     again = client.observe(ids[:1], p_NC[:1], propensities=[0.5], **first, **whose)
     assert again == ObservationSummary(already_known=1)
     with pytest.raises(
-        CallError, match="1 of 2 answers refused, the others taken; row 1: the id 'n-1' was used"
+        CallError, match="1 of 2 answers refused, the others taken; row 1, counted from 0: the id 'n-1' was used"
     ) as refused:
         client.observe(["new", "n-1"], np.log(p_NC[:2]), logits=True, **whose)
     assert refused.value.details["outcomes"] == ObservationSummary(stored=1)
@@ -232,7 +232,7 @@ def test_refused_labels_are_listed_by_their_rows_over_all_requests(
     monkeypatch.setattr(calls, "LABELS", 2)
     ids = client.predict(images(5)).ids
     with pytest.raises(
-        CallError, match=r"^2 of 5 labels refused, the others taken; row 3: unknown class 'cat'"
+        CallError, match=r"^2 of 5 labels refused, the others taken; row 3, counted from 0: unknown class 'cat'"
     ) as error:
         client.feedback(zip(ids, ["1", "2", "3", "cat", 99], strict=True))
     details = error.value.details

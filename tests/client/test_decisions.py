@@ -77,7 +77,7 @@ def test_many_pairs_are_sent_in_few_requests(client: Client, monkeypatch: pytest
     pairs[30] = listed()
     assert 3 <= len(list(wire.chunks(pairs))) <= 10
     with pytest.raises(
-        CallError, match=r"1 of 120 questions refused, the others taken; pair 7: the answers are"
+        CallError, match=r"1 of 120 questions refused, the others taken; pair 7, counted from 0: the answers are"
     ) as caught:
         client.observe_decisions(pairs, tag="bulk")
     outcomes = caught.value.details["outcomes"]

@@ -18,7 +18,9 @@ def test_the_client_and_the_command(
     assert client.judge(ids, ["ham"] * 40) == JudgeSummary(stored=40)
     assert client.judge({ids[0]: "spam", ids[1]: "ham"}, model="judged") == JudgeSummary(already_known=1, replaced=1)
     assert client.judge(ids[0], index=0) == JudgeSummary(replaced=1)
-    with pytest.raises(CallError, match="1 of 2 labels refused, the others taken; row 1: unknown class") as error:
+    with pytest.raises(
+        CallError, match="1 of 2 labels refused, the others taken; row 1, counted from 0: unknown class"
+    ) as error:
         client.judge(ids[:2], ["spam", "eggs"])
     assert error.value.details["outcomes"] == JudgeSummary(replaced=1)
     client.feedback(ids, ["ham"] * 40)

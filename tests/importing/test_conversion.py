@@ -13,11 +13,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.importing.models import Linear, float_tensor, graph_of, images, vectors
+from trueodds.importing.errors import LabelledRowsError
 from trueodds.importing.import_options import ImportOptions, Preprocessing
 from trueodds.importing.importer import convert
 from trueodds.importing.labelled_rows import ImportRows
 from trueodds.importing.rewriting import ServableModel
-from trueodds.inputs import Input
+from trueodds.inputs import Input, InputError, Limits
 
 ROWS = 40
 
@@ -222,4 +223,34 @@ def test_whole_numbers_may_not_be_missing_beside_gaps_in_others(tmp_path: Path) 
     x[3, 0] = np.nan
     converted = convert(tmp_path / "m.onnx", rows(x), ImportOptions())
     assert converted.kind.model_dump()["whole_numbers"] == ["rooms"]
-    assert "The model takes whole numbers: fractions of 'rooms' are cut off." in converted.notes
+    assert "The model takes whole numbers for 'rooms': the service refuses other values there." in converted.notes
+
+
+@pytest.mark.parametrize(
+    ("element", "value", "words"),
+    [
+        (TensorProto.BOOL, 2, "'b' is 2; the model takes 0 or 1 there: send 1 for true and 0 for false"),
+        (TensorProto.UINT8, 256, "'b' is 256; the model takes whole numbers from 0 to 255 there"),
+        (TensorProto.INT16, 0.5, "'b' is 0.5; the model takes whole numbers there, and would cut the fraction off"),
+    ],
+)
+def test_inputs_of_narrow_types_take_their_own_values_only(
+    tmp_path: Path, element: int, value: float, words: str
+) -> None:
+    """A cast wraps 256 around to 0, and makes 1 of every other boolean."""
+    nodes = [
+        helper.make_node("Cast", ["b"], ["many"], to=TensorProto.FLOAT),
+        helper.make_node("Concat", ["a", "many"], ["z"], axis=1),
+    ]
+    inputs = [float_tensor("a", ["N", 1]), helper.make_tensor_value_info("b", element, ["N", 1])]
+    (tmp_path / "m.onnx").write_bytes(graph_of(nodes, inputs, [float_tensor("z", ["N", 2])]))
+    x = np.arange(2.0 * ROWS, dtype=np.float32).reshape(ROWS, 2) / ROWS
+    x[:, 1] = np.arange(ROWS) % 2
+    kind = convert(tmp_path / "m.onnx", rows(x), ImportOptions()).kind
+    assert kind.from_json([[0.5, 1], {"a": 2, "b": 0}], Limits()).tolist() == [[0.5, 1], [2, 0]]
+    with pytest.raises(InputError) as refused:
+        kind.from_json([[0.5, 1], {"a": 2, "b": value}], Limits())
+    assert words in str(refused.value).replace("instances[1]['b']", "'b'")
+    x[3, 1] = value
+    with pytest.raises(LabelledRowsError, match=r"whole numbers.* in row 3, counted from 0, column 'b'"):
+        convert(tmp_path / "m.onnx", rows(x), ImportOptions())

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from scipy.special import expit, logit
 
 import trueodds
@@ -19,6 +19,10 @@ from tests.importing.models import float_tensor, graph_of
 from tests.importing.test_command import command
 from trueodds.bundle import Bundle, BundleError, LabelBundle, load_bundle, open_models
 from trueodds.calibrators import MultilabelPlatt
+from trueodds.importing.errors import ModelFileError
+from trueodds.importing.import_options import ImportOptions
+from trueodds.importing.importer import convert
+from trueodds.importing.labelled_rows import ImportRows
 
 NAMES = ("rain", "snow", "fog")
 WEIGHTS = np.array([[1.5, -1.0, 0.5], [0.5, 2.0, -1.5]], np.float32)
@@ -165,14 +169,24 @@ def test_doors_of_classes_refuse_it(imported: LabelBundle, tmp_path: Path) -> No
         (["--label", "y_rain"], "--label y_rain is given beside --multi-label"),
         (["--classes", "rain,snow"], "has the label 'fog', which --classes does not name"),
         (["--classes", "rain,snow,frog"], "has no label 'frog', which --classes names"),
-        (["--classes", ""], "but not which output is whose; name them in the order of the model's outputs"),
+        (["--classes", ""], "argument --classes: is empty; give a value, or leave it out"),
     ],
 )
 def test_refusals(words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = table(tmp_path / "rows.csv", *rows_of(60))
     given = ["--multi-label", "--labelled", rows, "--classes", "rain,snow,fog", *words, "--out", tmp_path / "out"]
-    assert command(tagger(tmp_path / "tagger.onnx"), *given) != 0
+    try:
+        assert command(tagger(tmp_path / "tagger.onnx"), *given) != 0
+    except SystemExit as ended:  # argparse
+        assert ended.code == 2
     assert message in capsys.readouterr().err and not (tmp_path / "out" / "tagger").exists()
+
+
+def test_a_table_does_not_tell_which_output_is_whose(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = table(tmp_path / "rows.csv", *rows_of(60))
+    assert command(tagger(tmp_path / "tagger.onnx"), "--multi-label", "--labelled", rows, "--out", tmp_path) != 0
+    message = "but not which output is whose; name them in the order of the model's outputs"
+    assert message in capsys.readouterr().err
 
 
 def test_outputs_of_classes_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -234,3 +248,44 @@ def test_labels_in_the_wrong_order_are_named(tmp_path: Path) -> None:
     assert command(*words, "fog,snow,rain") == 0
     (note,) = [note for note in load_bundle(tmp_path / "out" / "tagger" / "bundle").card.notes if "do not rise" in note]
     assert "fog" in note and "Check that --classes names the labels in the order of the model's outputs" in note
+
+
+def pairs(path: Path, form: str, classes: tuple[int, ...] = (2, 2, 2)) -> Path:
+    """Write x (N, 2) -> the probabilities of each target's classes, in skl2onnx's forms: a list, or one array."""
+    nodes, constants = [], [numpy_helper.from_array(np.array([1, -1, classes[0]], np.int64), "shape")]
+    for k, count in enumerate(classes):
+        own = np.concatenate([np.zeros((2, count - 1), np.float32), WEIGHTS[:, [k]]], axis=1)
+        constants.append(numpy_helper.from_array(own, f"W{k}"))
+        nodes.append(helper.make_node("MatMul", ["x", f"W{k}"], [f"z{k}"]))
+        nodes.append(helper.make_node("Softmax", [f"z{k}"], [f"p{k}"], axis=1))
+        nodes.append(helper.make_node("Reshape", [f"p{k}", "shape"], [f"p{k}_alone"]))
+    if form == "list":
+        nodes.append(helper.make_node("SequenceConstruct", [f"p{k}" for k in range(len(classes))], ["p"]))
+        output = helper.make_tensor_sequence_value_info("p", TensorProto.FLOAT, None)
+    else:
+        nodes.append(helper.make_node("Concat", [f"p{k}_alone" for k in range(len(classes))], ["p"], axis=0))
+        output = float_tensor("p", [len(classes), None, classes[0]])
+    path.write_bytes(graph_of(nodes, [float_tensor("x", ["N", 2])], [output], constants))
+    return path
+
+
+@pytest.mark.parametrize("form", ["list", "array"])
+def test_forests_of_several_labels(form: str, tmp_path: Path) -> None:
+    """scikit-learn answers each label with the probabilities of false and true, for which no logits exist."""
+    x, truth_NL = rows_of(40)
+    rows = ImportRows("rows", x, truth_NL)
+    converted = convert(pairs(tmp_path / "m.onnx", form), rows, ImportOptions(multilabel=True))
+    assert converted.classes == 3 and converted.labels == ()
+    assert np.allclose(converted.run(x), x @ WEIGHTS, atol=1e-4)
+    (note,) = converted.notes
+    assert "two for each label, and the second is taken" in note
+    with pytest.raises(ModelFileError, match=r"2 numbers for each of 3 targets\. .* give --multi-label"):
+        convert(tmp_path / "m.onnx", rows, ImportOptions())
+
+
+@pytest.mark.parametrize("classes", [(3, 3, 3), (2, 3, 2), (1, 3, 2)])
+def test_targets_of_several_classes_are_refused(classes: tuple[int, ...], tmp_path: Path) -> None:
+    x, truth_NL = rows_of(40)
+    file = pairs(tmp_path / "m.onnx", "list", classes)
+    with pytest.raises(ModelFileError, match=r"fit and export a classifier for each target|do not sum to 1"):
+        convert(file, ImportRows("rows", x, truth_NL), ImportOptions(multilabel=True))

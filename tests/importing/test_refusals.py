@@ -235,9 +235,19 @@ def test_columns_that_the_model_does_not_name_are_named(tmp_path: Path) -> None:
     rows_of = ImportRows("t.csv", x, y, features=names)
     whole = convert(Linear(features=3, type="int64").write(tmp_path / "m.onnx"), rows_of, ImportOptions())
     order = "The model does not name its features; the columns of t.csv are used in their order: 'b', 'a', 'c'."
-    assert order in whole.notes and "The model takes whole numbers: fractions of features are cut off." in whole.notes
+    assert (
+        order in whole.notes
+        and "The model takes whole numbers for all features: the service refuses other values there." in whole.notes
+    )
     named = Linear(columns=("a", "b", "c"), features=3).write(tmp_path / "named.onnx")
     assert not any("does not name" in note for note in convert(named, rows_of, ImportOptions()).notes)
+
+
+def test_a_row_of_a_sample_has_the_number_of_its_table() -> None:
+    """A model is first tried on some of the rows. A table's header is row 1; an array's first row has the index 0."""
+    rows_of = ImportRows("t.csv", vectors(100, 2), np.zeros(100, np.int64))
+    assert rows_of.take([7, 40]).take([1]).place(0) == "row 42"
+    assert replace(rows_of, source="t.npz").take([7, 40]).place(1) == "row 40, counted from 0"
 
 
 def test_pixels_that_preprocessing_leaves_alone(tmp_path: Path) -> None:
@@ -434,7 +444,7 @@ def test_logits_that_are_not_finite_name_the_row(tmp_path: Path) -> None:
     assert not isinstance(given.x, tuple)
     given.x[57, 2] = np.nan
     with pytest.raises(
-        UserError, match="logits of 1 of 200 rows are not finite, beginning with row 57; check the row for miss"
+        UserError, match="logits of 1 of 200 rows are not finite, beginning with row 57, counted from 0; check"
     ):
         importer.score(Linear().write(tmp_path / "m.onnx"), given, None, ImportOptions(classes=ABC))
 

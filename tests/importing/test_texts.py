@@ -241,7 +241,7 @@ def test_max_characters_goes_into_the_card(place: Path, capsys: pytest.CaptureFi
     kind = Bundle.load("imported/bag/bundle").card.input
     assert isinstance(kind, TextInput) and kind.characters == 60
     assert command("bag.onnx", *BESIDE, "--max-characters", 10) == 1
-    assert re.search(r"rows.csv: row \d+ has \d+ characters; the limit of a text is 10", capsys.readouterr().err)
+    assert re.search(r"rows.csv, row 2 has \d+ characters; the limit of a text is 10", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,11 @@ BAD: dict[str, tuple[Callable[[], Any], str, str]] = {
         "invalid_instances",
         "instances[1]['income, net'] is '7'; allowed are numbers, such as 1.5",
     ),
+    "True in csv, as pandas writes it": (
+        lambda: KIND.read(table(np.ones((1, 4))) + b"1,True,3,4\n", "csv", ANY),
+        "invalid_instances",
+        "row 3, column 'income, net', is 'True'; allowed are numbers, send 1 or 0",
+    ),
     "true": (
         lambda: KIND.from_json([[1, True, 3, 4]], ANY),
         "invalid_instances",
@@ -326,3 +331,20 @@ def test_a_whole_number_may_not_be_missing_though_others_may() -> None:
         with pytest.raises(InputError, match=r"'rooms'.* is missing; the model takes whole numbers there, and no miss"):
             read()
     assert "whole_numbers" not in VectorInput(features=["a"]).model_dump()
+
+
+@pytest.mark.parametrize(("value", "words"), [(2.7, "2.7; .* cut the fraction off"), (2**24 + 1, "16777217, beyond")])
+def test_a_fraction_is_refused_where_the_model_takes_whole_numbers(value: float, words: str) -> None:
+    """The graph would cut it off, and float32 has 2**24 for 2**24 + 1. No gaps are needed for that."""
+    kind = VectorInput(features=["a", "rooms"], whole_numbers=["rooms"])
+    assert kind.from_values(kind.made_up(), 1, "features")[0, 1] == 1
+    reads: list[Callable[[], Any]] = [
+        lambda: kind.from_json([[1, 3], [1, value]], ANY),
+        lambda: kind.from_json([{"rooms": value, "a": 2}], ANY),
+        lambda: kind.read(npy(np.array([[1, value]])), "npy", ANY),
+        lambda: kind.read(f"rooms,a\n{value},1\n".encode(), "csv", ANY),
+        lambda: kind.from_values([1, value], 1, "features"),
+    ]
+    for read in reads:
+        with pytest.raises(InputError, match=rf"'rooms'.* is {words}"):
+            read()

@@ -179,7 +179,7 @@ def test_a_line_for_every_row_if_wanted(client: Client) -> None:
     lines = "".join(json.dumps({"id": id_, "index": 0}) + "\n" for id_ in [*ids, "none", ids[0]])
     answer = client.post("/feedback", content=lines.encode(), headers=LINES | {"accept": "application/x-ndjson"})
     records = [json.loads(line) for line in answer.text.splitlines()]
-    assert [row["row"] for row in records] == list(range(5))
+    assert [row["row"] for row in records] == list(range(1, 6))
     assert [row["outcome"] for row in records] == ["stored", "stored", "stored", "failed", "already_known"]
     assert records[3]["code"] == "unknown_id"
 
@@ -347,3 +347,17 @@ async def test_retention_runs_by_itself(tmp_path: Path, days: int | None) -> Non
     assert (await store.read_sums("m", "v1")).answers == 6
     task.cancel()
     await store.close()
+
+
+def test_problems_have_the_numbers_of_their_lines(client: Client) -> None:
+    """As an editor shows them: from 1, and blank lines count, whatever block they are in. CSV counts its header."""
+    lines = b'{"id": "a", "index": 0}\n\n{"id": "b", "index": 0}\r\n' + b"\n" * 70_000 + b"{\n"
+    problems = client.post("/feedback", content=lines, headers=LINES).json()["problems"]
+    assert [problem["row"] for problem in problems] == [1, 3, 70_004]
+    assert problems[2]["message"].startswith("not JSON: ") and "line 1" not in problems[2]["message"]
+    table = b"id,index\na,0\n\nb,0\n"
+    problems = client.post("/feedback", content=table, headers={"content-type": "text/csv"}).json()["problems"]
+    assert [problem["row"] for problem in problems] == [2, 4]
+    tree = {"labels": [{"id": "a", "index": 0}, {"id": "b", "index": 0}]}
+    error = client.post("/feedback", json=tree).json()["error"]
+    assert [problem["row"] for problem in error["problems"]] == [0, 1] and "counted from 0" in error["message"]

@@ -221,7 +221,7 @@ def test_a_line_for_each_question(client: Client) -> None:
     )
     answer = client.post(ROUTE, content=body, headers={**LINES, "accept": "application/x-ndjson"})
     lines = [json.loads(line) for line in answer.text.splitlines()]
-    assert [line["row"] for line in lines] == [0, 0, 0, 1, 2, 3, 3, 3, 3, 3]
+    assert [line["row"] for line in lines] == [1, 1, 1, 2, 3, 4, 4, 4, 4, 4]
     assert [line["outcome"] for line in lines] == [
         *["stored"] * 3,
         "failed",

@@ -123,7 +123,7 @@ def test_a_batch_is_all_or_nothing(client: Client) -> None:
     answer = client.post("/feedback", json={"labels": rows})
     error = answer.json()["error"]
     assert answer.status_code == 422
-    assert error["message"].endswith("this is row 1). Nothing was stored.")
+    assert error["message"].endswith("this is row 1, counted from 0). Nothing was stored.")
     assert (error["problem_count"], len(error["problems"])) == (31, 20)
     assert error["problems"][0]["row"] == 1
     assert error["problems"][1] | {"message": ""} == {"row": 2, "id": "no-0", "code": "unknown_id", "message": ""}

@@ -253,6 +253,13 @@ def test_bad_requests_are_answered_in_words(client: Client) -> None:
     assert client.report()["answers"] == 0
 
 
+def test_a_parameter_in_the_query_is_not_ignored(client: Client) -> None:
+    """/predict has its tag there."""
+    answer = client.post(f"{INFER}?tag=night", json={"inputs": [tensor()]})
+    assert answer.status_code == 422 and "'tag' is in the query" in answer.json()["error"]
+    assert client.report()["answers"] == 0
+
+
 def test_bad_binary_requests(client: Client) -> None:
     kind = {"content-type": "application/octet-stream"}
     assert client.post(INFER, content=b"{}", headers=kind).status_code == 415

@@ -215,7 +215,7 @@ def test_the_same_again_changes_nothing_and_another_answer_is_a_conflict(client:
     body = "\n".join(map(json.dumps, lines)).encode()
     answer = client.post("/observe", params=WHOSE, content=body, headers=LINES).json()
     assert (answer["stored"], answer["failed"]) == (1, 2)
-    assert [(p["row"], p["code"]) for p in answer["problems"]] == [(1, "conflicting_answer"), (2, "invalid_row")]
+    assert [(p["row"], p["code"]) for p in answer["problems"]] == [(2, "conflicting_answer"), (3, "invalid_row")]
     wanted = client.post("/observe", params=WHOSE, content=body, headers=LINES | {"accept": LINES["content-type"]}).text
     assert [json.loads(line)["outcome"] for line in wanted.splitlines()] == ["already_known", "failed", "failed"]
     counted = client.get("/metrics").text

@@ -6,6 +6,7 @@ import base64
 import io
 from collections.abc import Callable
 from typing import Any, get_args
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -172,6 +173,18 @@ def test_predict_and_feedback_take_the_same_ids(client: Client) -> None:
         assert client.post("/feedback", json={"id": ours, "label": "cat", "model": "tiny"}).status_code == 404
         assert client.post("/predict", json={"instances": pictures(1), "ids": [ours]}).status_code == 422
     assert client.report()["labelled"] == len(good)
+
+
+@pytest.mark.parametrize("id_", [".", "..", "../metrics", "a/../b", "a/."])
+def test_an_id_that_a_client_resolves_to_another_path_is_refused(client: Client, id_: str) -> None:
+    """GET and DELETE /predictions/.. are requests for /: the answer could not be read back or deleted."""
+    label = client.post("/feedback", json={"id": id_, "label": "cat", "model": "tiny"})
+    image = client.post("/predict", json={"instances": pictures(1), "ids": [id_]})
+    for answer in (label, image):
+        assert answer.status_code == 422 and "resolve '.." in answer.text.replace("'.'", "'..'"), answer.text
+    dotted = "..a/b.../.c"
+    client.post("/predict", json={"instances": pictures(1), "ids": [dotted]})
+    assert client.get(f"/predictions/{quote(dotted, safe='')}").json()["id"] == dotted
 
 
 def test_a_stored_answer_is_that_of_the_version_that_gave_it(client: Client, settings: Settings, tmp_path: Any) -> None:

@@ -161,6 +161,9 @@ def test_json_or_page_as_accept_says(client: Client) -> None:
         ("predicted_class=cat", "has no parameter 'predicted_class'"),
         ("class=cat&class=dog", "class is sent twice in the query; send it once"),
         ("tag=&tag=x", "tag is sent twice"),
+        ("version=", "version is empty in the query; give a value, or leave version out"),
+        ("model=tiny&since=", "since is empty"),
+        ("bins=15&class=", "class is empty"),
     ],
 )
 def test_bad_parameters(client: Client, query: str, words: str) -> None:
@@ -176,6 +179,10 @@ def test_bad_parameters(client: Client, query: str, words: str) -> None:
         ("GET", "/calibration-report/choose?window=24h&window=7d", "window is sent twice"),
         ("GET", "/admin/labelled.npz?until=2030-01-01", "Known are model, version, since, last"),
         ("GET", "/admin/labelled.npz?last=1&last=2", "last is sent twice"),
+        ("GET", "/admin/labelled.npz?version=", "version is empty in the query"),
+        ("GET", "/predictions?until=", "until is empty in the query"),
+        ("POST", "/predict?tag=", "tag is empty in the query"),
+        ("POST", "/observe?tag=", "tag is empty in the query"),
         ("GET", "/models?model=tiny", "/models has no parameter 'model'. It has no parameters"),
         ("GET", "/metrics?model=tiny", "/metrics has no parameter"),
         ("GET", "/health/ready?model=other", "/health/ready has no parameter"),

@@ -25,6 +25,7 @@ from trueodds.bundle.storage.locks import lock
 from trueodds.bundle.storage.objects import is_url
 from trueodds.bundle.storage.storage import Storage
 from trueodds.processes.choices import DEFAULT, MODELS, RECALIBRATED, SHADOW, WAITING, Role, Slot
+from trueodds.texts import short
 
 if TYPE_CHECKING:  # a list of versions needs neither numpy nor pydantic, which take longer to import than it takes
     from trueodds.bundle.card import Card
@@ -35,6 +36,8 @@ NO_SHADOWS = (
     "holds a model of independent labels, which has no shadow; publish it as the served version, or put a calibrator"
     " for the served net into the slot recalibrated"
 )
+ANOTHER_MODEL = "give it a name of its own (trueodds import --name), or serve it at once (trueodds promote)"
+"""Cure for a version that cannot be judged beside the served one."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +224,8 @@ class PublishedModels:
             The published folder; for a bucket, the folder in the cache.
 
         Raises:
-            BundleError: The bundle is damaged, or the published folder of this version is.
+            BundleError: The bundle is damaged, or the published folder of this version is. Or the bundle should be the
+                shadow and has other inputs or classes than the served version.
         """
         from trueodds.bundle.label_bundle import LabelBundle
         from trueodds.bundle.storage.loading import load_bundle
@@ -234,6 +238,8 @@ class PublishedModels:
             )
         if role == SHADOW and isinstance(source, LabelBundle):
             raise BundleError(f"{source.directory} {NO_SHADOWS}")
+        if role == SHADOW and source.card.name in self.names():
+            self._check_card_to_judge(source.card, source.version)
         folder = self.storage.upload(source)
         self.identify()
         if role is not None or default_model:
@@ -296,8 +302,8 @@ class PublishedModels:
             beside: The version that must still answer now.
 
         Raises:
-            BundleError: The version answers itself, `beside` no longer answers, or a model of independent labels should
-                be the shadow.
+            BundleError: The version answers itself, `beside` no longer answers, a model of independent labels should
+                be the shadow, or the version has other inputs or classes than the served one.
         """
         from trueodds.bundle.label_bundle import LabelBundle
         from trueodds.bundle.storage.loading import load_bundle
@@ -305,7 +311,34 @@ class PublishedModels:
         key = name, version
         if slot != RECALIBRATED and isinstance(load_bundle(self.version_folder(name, version)), LabelBundle):
             raise BundleError(f"{name}/{version} {NO_SHADOWS}")
+        self._check_card_to_judge(self.summary(name, version)[0], version)
         self._change(name, Reason.of(why, who), lambda draft: draft.shadow(key, slot, since_ms, beside))
+
+    def _check_card_to_judge(self, card: Card, version: str) -> None:
+        """Check that a version has the inputs and classes of the served one, since it is scored on the same inputs.
+
+        Raises:
+            BundleError: It has others.
+        """
+        served = self._listing(card.name).present(card.name, DEFAULT)
+        if served is None or served == version:
+            return
+        try:
+            other = self.summary(card.name, served)[0]
+        except BundleError:  # whatever loads the served version says that it is damaged
+            return
+        pairs = {"multilabel": (card.multilabel, other.multilabel), "classes": (card.classes, other.classes)}
+        inputs = card.input.model_dump(), other.input.model_dump()
+        pairs |= {f"input.{name}": (inputs[0].get(name), inputs[1].get(name)) for name in {**inputs[0], **inputs[1]}}
+        for name, (own, theirs) in pairs.items():
+            if own == theirs:
+                continue
+            if isinstance(own, list) and isinstance(theirs, list) and len(own) == len(theirs):
+                k = next(k for k, (one, another) in enumerate(zip(own, theirs, strict=True)) if one != another)
+                name, own, theirs = f"{name}[{k}]", own[k], theirs[k]
+            problem = f"{card.name}/{version} has {name} = {short(own)} on its card, and the served version {served}"
+            judged = "A version is judged on the same inputs and classes"
+            raise BundleError(f"{problem} has {short(theirs)}. {judged}: {ANOTHER_MODEL}")
 
     def withdraw(self, name: str, slot: Slot = SHADOW, *, why: str = "", who: str | None = None) -> None:
         """Empty a slot of a model. A net that waits for the shadow's place gets it."""

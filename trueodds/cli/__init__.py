@@ -100,6 +100,15 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(rest)}.{near}")
         return arguments
 
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        """Refuse an empty value, which a variable of a script leaves if it is not set: "" may mean everything.
+
+        A setting of the service (`trueodds serve`) may be empty: that overrides its environment variable.
+        """
+        if "" in arg_strings and self.argument_default is not argparse.SUPPRESS:
+            raise argparse.ArgumentError(action, "is empty; give a value, or leave it out")
+        return super()._get_values(action, arg_strings)
+
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message}\n{self.prog} --help lists the options and commands\n")
 

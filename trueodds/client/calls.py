@@ -955,13 +955,14 @@ def _in_lines(
             error.message += f". {before} sent before; sending all again is safe"
             raise
         total, failed = total + summary, failed + refused
-        problems += [{**problem, "row": problem["row"] + sent} for problem in first_problems]
+        problems += [{**problem, "row": problem["row"] - 1 + sent} for problem in first_problems]  # it counts lines
         sent += len(chunk)
     if failed:
         first = problems[0]
         message = f"{failed:,} of {plural(sent, noun)} refused{', the others taken' if failed < sent else ''}"
         details = {"problems": problems[:PROBLEMS], "problem_count": failed, "outcomes": total}
-        raise CallError(first["code"], f"{message}; row {first['row']}: {first['message']}", details=details)
+        where = f"row {first['row']}, counted from 0"
+        raise CallError(first["code"], f"{message}; {where}: {first['message']}", details=details)
     return total
 
 
@@ -985,7 +986,8 @@ def _observe_pairs(
             error.message += f". {plural(sent, 'pair was', 'pairs were')} sent before; sending all again is safe"
             raise
         total, failed = total + summary, failed + len(refused)
-        problems += [{**problem, "row": problem["row"] + sent} for problem in refused][: PROBLEMS - len(problems)]
+        refused_rows = [{**problem, "row": problem["row"] - 1 + sent} for problem in refused]  # it counts lines
+        problems += refused_rows[: PROBLEMS - len(problems)]
         sent += len(chunk)
         questions += len(summary.answers) + len(refused)
     if failed:
@@ -994,7 +996,8 @@ def _observe_pairs(
             f"{failed:,} of {plural(questions, 'question')} refused{', the others taken' if total.answers else ''}"
         )
         details = {"problems": problems, "problem_count": failed, "outcomes": total}
-        raise CallError(first["code"], f"{message}; pair {first['row']}: {first['message']}", details=details)
+        where = f"pair {first['row']}, counted from 0"
+        raise CallError(first["code"], f"{message}; {where}: {first['message']}", details=details)
     return total
 
 

@@ -55,9 +55,17 @@ class ImportRows:
     """Names of the columns of `x`; empty if they have none."""
     groups_N: GroupNames | None = None
     """Group of each row; None if the rows have no groups."""
+    index_N: npt.NDArray[np.intp] | None = None
+    """Index of each row in the source; None: these are all of its rows."""
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def place(self, row: int) -> str:
+        """Return the words for a row, by its index: its row in a table, where the header is row 1, else the index."""
+        in_table = Path(self.source).suffix in columns.SUFFIXES
+        index = row if self.index_N is None else int(self.index_N[row])
+        return f"row {index + columns.FIRST:,}" if in_table else f"row {index:,}, counted from 0"
 
     def sha256(self) -> str:
         """Return the SHA-256 of inputs and labels, in hex."""
@@ -75,9 +83,11 @@ class ImportRows:
 
     def take(self, index: Sequence[int] | npt.NDArray[np.intp]) -> ImportRows:
         """Return some of the rows."""
-        x = tuple(self.x[k] for k in index) if isinstance(self.x, tuple) else self.x[np.asarray(index)]
-        groups_N = None if self.groups_N is None else self.groups_N[np.asarray(index)]
-        return replace(self, x=x, y=self.y[np.asarray(index)], groups_N=groups_N)
+        some_N = np.asarray(index, np.intp)
+        x = tuple(self.x[k] for k in index) if isinstance(self.x, tuple) else self.x[some_N]
+        groups_N = None if self.groups_N is None else self.groups_N[some_N]
+        index_N = some_N if self.index_N is None else self.index_N[some_N]
+        return replace(self, x=x, y=self.y[some_N], groups_N=groups_N, index_N=index_N)
 
     def spread(self, count: int) -> npt.NDArray[np.intp]:
         """Return the indices of up to `count` rows, evenly spread."""
@@ -253,9 +263,11 @@ def _check(kind: Input, rows: ImportRows) -> Inputs:
         x = rows.reorder(kind.features).x
     assert not isinstance(x, tuple)
     if isinstance(kind, TextInput):
-        return kind.from_texts(x.tolist(), Limits(), lambda n: f"{rows.source}: row {n + 1:,}")
+        return kind.from_texts(x.tolist(), Limits(), lambda n: f"{rows.source}, {rows.place(n)}")
     if x.shape[1:] != kind.shape:
         raise LabelledRowsError(f"{rows.source}: x has the shape {x.shape}; the model takes rows of shape {kind.shape}")
+    if isinstance(kind, VectorInput):
+        return kind.check_at(x, lambda row, k: f"{rows.source}, {rows.place(row)}, column {kind.features[k]!r},")
     return kind.check_rows(x, f"x of {rows.source}")
 
 

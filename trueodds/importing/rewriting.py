@@ -23,7 +23,7 @@ from trueodds.bundle import trial
 from trueodds.importing.errors import ModelFileError
 from trueodds.importing.import_options import PIXEL, Preprocessing
 from trueodds.importing.onnx_file import CURRENT, LIMIT, Model
-from trueodds.importing.signature import BATCH, FLOATS, ModelFile, TensorInfo
+from trueodds.importing.signature import BATCH, FLOATS, STACKED, ModelFile, TensorInfo
 from trueodds.importing.understanding import TOKENS_OPTION, Interpretation
 from trueodds.inputs import ImageInput, Input, Inputs, TextInput
 
@@ -38,6 +38,8 @@ OF_LABELS = ("label logits", "label probabilities")
 SINGLE = ("logit", "probability")
 """Forms of an output with one column."""
 LOGITS = "logits"
+TARGETS = "a bundle answers one question: fit and export a classifier for each target"
+"""Cure for a model of several targets with other classes than false and true."""
 PREFIX, INTO = "model/", "into/"
 """Prefixes of the names of the imported graph, which differ from all added ones, and of the values for its inputs."""
 BEFORE, BEHIND = "before/", "behind/"
@@ -105,6 +107,8 @@ class Sample:
     values_NC: Array
     """Its values for these rows."""
     form: Form
+    has_pairs: bool = False
+    """Whether the output has two probabilities for each label, labels x N x 2: of false, and of true."""
 
     @property
     def classes(self) -> int:
@@ -148,7 +152,15 @@ def session(graph: Model | bytes | str, path: Path, *, spinning: bool = True) ->
     try:
         return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has a dozen exception types without a common base
+        _check_equal_targets(path, str(error))
         raise ModelFileError(trial.reason_to_refuse(path, str(error), ort.__version__)) from None
+
+
+def _check_equal_targets(path: Path, message: str) -> None:
+    """Check that onnxruntime's error is not about targets with different numbers of classes, which were stacked."""
+    if STACKED in message:
+        problem = f"{path} has targets with different numbers of classes"
+        raise ModelFileError(f"{problem}; {TARGETS}") from None
 
 
 def _to_bytes(model: Model, path: Path) -> bytes:
@@ -279,9 +291,23 @@ def _run_sample(meaning: Interpretation, model: Model) -> Sample:
     ready = session(model, path)
     if isinstance(kind, TextInput):
         _check_lengths(ready, kind, path)
-    output, values_NC, taken = _output(ready, meaning)
-    form = _label_form(output, values_NC, path) if meaning.file.options.multilabel else _form(output, values_NC, path)
-    return Sample(meaning, taken, output, values_NC, form)
+    output, values, taken = _output(ready, meaning)
+    if values.ndim == 3:
+        return Sample(meaning, taken, output, of_true(values), "label probabilities", has_pairs=True)
+    form = _label_form(output, values, path) if meaning.file.options.multilabel else _form(output, values, path)
+    return Sample(meaning, taken, output, values, form)
+
+
+def of_true(p_LN2: Array) -> Array:
+    """Return the probabilities that labels are true, N x L, of the two of each label."""
+    p_NL: Array = p_LN2[:, :, 1].T
+    return p_NL
+
+
+def _are_pairs(values: Array) -> bool:
+    """Return whether an output has two probabilities for each label, labels x N x 2."""
+    inside = values.shape[2] == 2 and bool((values >= -ROUNDING).all() and (values <= 1 + ROUNDING).all())
+    return inside and bool(np.abs(values.astype(np.float64).sum(axis=2) - 1).max() <= TOLERANCE)
 
 
 def _check_lengths(ready: ort.InferenceSession, kind: TextInput, path: Path) -> None:
@@ -314,29 +340,51 @@ def _failure(ready: ort.InferenceSession, kind: Input, row: Inputs) -> str:
 
 
 def _output(ready: ort.InferenceSession, meaning: Interpretation) -> tuple[TensorInfo, Array, dict[str, Array]]:
-    """Return the output with one number for each class, its values for the sample, and those of the file's inputs."""
+    """Return the output with one number for each class, its values for the sample, and those of the file's inputs.
+
+    With --multi-label, it may have two probabilities for each label instead. Its values then have three axes.
+    """
     path, kind, inputs = meaning.file.path, meaning.kind, meaning.inputs
     outputs, names = meaning.file.signature.outputs, [one.name for one in meaning.file.signature.inputs]
     wanted = [*(PREFIX + one.name for one in outputs), *(INTO + name for name in names)]
     try:
         values = _run(ready, kind, inputs, wanted)
     except Exception as error:  # onnxruntime has a dozen exception types without a common base
+        _check_equal_targets(path, str(error))
         raise _not_run(meaning, len(inputs), str(error)) from None
-    taken, fitting = dict(zip(names, values[len(outputs) :], strict=True)), {}
+    taken, fitting, stacked = dict(zip(names, values[len(outputs) :], strict=True)), dict[TensorInfo, Array](), []
     for one, value in zip(outputs, values, strict=False):
         if value.ndim == 1 or (value.ndim >= 2 and int(np.prod(value.shape[2:])) == 1):
             if len(value) != len(inputs):
                 raise _not_run(meaning, len(inputs), f"it answers with {len(value)} rows")
             fitting[one] = value.reshape(len(value), -1)
+        elif value.ndim == 3 and value.shape[1] == len(inputs):
+            stacked.append((one, value))
+    if meaning.file.options.multilabel and not fitting:
+        fitting = {one: value for one, value in stacked if _are_pairs(value)}
     if len(fitting) == 1:
         return *next(iter(fitting.items())), taken
     shapes = "; ".join(
         f"{one.name!r} {value.dtype} {list(value.shape)}" for one, value in zip(outputs, values, strict=False)
     )
+    if not fitting and stacked:
+        raise _several_targets(path, *stacked[0], multilabel=meaning.file.options.multilabel)
     if not fitting:
         raise ModelFileError(f"{path} has no output of one number for each class, but {shapes}; export its logits")
     problem = f"{path} has {len(fitting)} outputs that may be logits or probabilities: {shapes}"
     raise ModelFileError(f"{problem}; choose one: --output NAME")
+
+
+def _several_targets(path: Path, output: TensorInfo, values: Array, *, multilabel: bool) -> ModelFileError:
+    """Build the error for an output of several targets, targets x N x classes, that is not taken."""
+    targets, _, classes = values.shape
+    problem = f"{path}: the output {output.name!r} has {classes} numbers for each of {targets} targets"
+    if _are_pairs(values) and not multilabel:
+        return ModelFileError(f"{problem}. If each target is a label that may be true or false, give --multi-label")
+    if classes == 2:  # skl2onnx writes such numbers for a tree of several targets
+        cure = "fit the labels as MultiOutputClassifier(..), and export that"
+        return ModelFileError(f"{problem}, which are not probabilities: some two do not sum to 1; {cure}")
+    return ModelFileError(f"{problem}, and --multi-label takes two probabilities for each; {TARGETS}")
 
 
 def _not_run(meaning: Interpretation, rows: int, message: str) -> ModelFileError:
@@ -386,6 +434,9 @@ def _with_logits(ready: Model, sample: Sample) -> Model:
     with _composing(file.path):
         nodes = _Nodes(BEHIND + "output", BEHIND)
         nodes("Cast", to=TensorProto.DOUBLE)  # 1 - p needs the digits if p is near 1
+        if sample.has_pairs:  # as `of_true`
+            nodes("Gather", nodes.constant(1, np.int64), axis=2)
+            nodes("Transpose", perm=[1, 0])
         nodes("Reshape", nodes.constant([-1, 1 if form in SINGLE else sample.classes], np.int64))
         if form in SINGLE:  # z -> (0, z), p -> (1 - p, p), the latter as (-p, p) + (1, 0)
             nodes("Mul", nodes.constant([[0.0, 1.0] if form == "logit" else [-1.0, 1.0]], np.float64))
@@ -437,7 +488,7 @@ def _try_rewritten(sample: Sample, model: Model, *, spinning: bool = True) -> Se
     data = _to_bytes(model, file.path)
     changed = _check_as_file(sample)
     preprocessing, hub = file.options.preprocessing, file.hub
-    labels, source = file.signature.labels, str(file.path)
+    labels, source = () if sample.has_pairs else file.signature.labels, str(file.path)  # of a target: false and true
     # A graph that only numbers its outputs does not contradict the names beside it.
     if hub.classes and labels in ((), tuple(map(str, range(len(labels))))):
         labels, source = hub.classes, hub.classes_file
@@ -474,7 +525,7 @@ def _check_as_file(sample: Sample) -> tuple[str, ...]:
     """
     path, labels = sample.meaning.file.path, sample.meaning.file.signature.labels
     try:
-        own_NC = _original_answers(path, sample.graph_inputs, sample.output.name, labels)
+        own_NC = _original_answers(path, sample.graph_inputs, sample.output.name, labels, has_pairs=sample.has_pairs)
         own_NC = own_NC.reshape(sample.values_NC.shape)
     except Exception as error:  # onnxruntime has a dozen exception types without a common base
         why = " ".join(str(error).split())
@@ -488,8 +539,13 @@ def _check_as_file(sample: Sample) -> tuple[str, ...]:
     return ()
 
 
-def _original_answers(path: Path, feed: dict[str, Array], output: str, labels: tuple[str, ...]) -> Array:
-    """Return the original file's answers, in batches of its own size. A zip-map's values are ordered by `labels`."""
+def _original_answers(
+    path: Path, feed: dict[str, Array], output: str, labels: tuple[str, ...], *, has_pairs: bool
+) -> Array:
+    """Return the original file's answers, in batches of its own size. A zip-map's values are ordered by `labels`.
+
+    `has_pairs` is that of `Sample`.
+    """
     unchanged = session(str(path), path)
     outputs = {one.name: one.type for one in unchanged.get_outputs()}
     name = output if output in outputs else next(name for name, kind in outputs.items() if "map" in kind)
@@ -500,7 +556,9 @@ def _original_answers(path: Path, feed: dict[str, Array], output: str, labels: t
     for start in range(0, rows, size):
         place_N = np.arange(start, start + size).clip(max=rows - 1)
         answer = unchanged.run([name], {key: value[place_N] for key, value in feed.items()})[0]
-        if isinstance(answer, list):
+        if has_pairs:  # one array, or a list with one for each label
+            answer = of_true(np.asarray(answer))
+        elif isinstance(answer, list):
             answer = np.array(
                 [[p for _, p in sorted(row.items(), key=lambda one: labels.index(str(one[0])))] for row in answer]
             )
@@ -535,13 +593,20 @@ def _notes(sample: Sample) -> tuple[str, ...]:
         return ()
     if form == "logit":
         return (f"The output {output.name!r} is one logit, of the second class: the first one's is 0.",)
-    what = "rows that sum to 1" if form == "probabilities" else "one column from 0 to 1"
-    what, by = ("one for each label", "logit") if form == "label probabilities" else (what, "log")
+    what, by = {
+        "probabilities": ("rows that sum to 1", "log"),
+        "probability": ("one column from 0 to 1", "log"),
+        "label probabilities": ("one for each label", "logit"),
+    }[form]
+    what = "two for each label, and the second is taken" if sample.has_pairs else what
     note = f"The output {output.name!r} holds probabilities ({what}), not logits. They are converted to logits by {by}."
     if zeros := float(((values_NC <= 0) | (values_NC >= 1 if form != "probabilities" else False)).mean()):
         extreme = (
             f"{zeros:.0%} of its probabilities are exactly 0 or 1. For those a calibrator cannot find out which are"
         )
-        cure = "If the model has an output before its softmax or sigmoid, choose it with --output."
+        cure = (
+            "If the model has an output before its softmax or sigmoid, choose it with --output. A forest has fewer of"
+            " them with larger leaves (min_samples_leaf)."
+        )
         return (note, f"{extreme} wrong. {cure}")
     return (note,)

@@ -249,7 +249,7 @@ def logits_of(model: ServableModel, rows: Mapping[str, ImportRows]) -> dict[str,
             progress()
         scored[split] = np.concatenate(parts)
         if len(bad := np.flatnonzero(~np.isfinite(scored[split]).all(axis=1))):
-            first = each.x[bad[0]] if isinstance(each.x, tuple) else f"row {bad[0]}"
+            first = each.x[bad[0]] if isinstance(each.x, tuple) else each.place(int(bad[0]))
             problem = f"{each.source}: the logits of {len(bad):,} of {len(each):,} rows are not finite"
             cure = "check the row for missing or extreme values, and the model for an overflow (float16)"
             raise ModelFileError(f"{problem}, beginning with {first}; {cure}")
@@ -273,7 +273,9 @@ def compare_with_maker(
     if agree(p_NC, q_NC):
         return
     row = int(np.abs(p_NC - q_NC).max(axis=1).argmax())
-    problem = f"{path} differs from the model's probabilities by up to {np.abs(p_NC - q_NC).max():.2g} (row {row})"
+    problem = (
+        f"{path} differs from the model's probabilities by up to {np.abs(p_NC - q_NC).max():.2g} ({rows.place(row)})"
+    )
     distance_CC = np.abs(q_NC[:, :, None] - p_NC[:, None, :]).sum(axis=0)
     outputs, places = scipy.optimize.linear_sum_assignment(distance_CC)
     if agree(p_NC[:, places], q_NC[:, outputs]):

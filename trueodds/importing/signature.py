@@ -18,13 +18,28 @@ from trueodds.importing.errors import ModelFileError
 from trueodds.importing.hub_files import HubFiles
 from trueodds.importing.import_options import ImportOptions, Kind
 from trueodds.importing.onnx_file import LoadedModel, Model
+from trueodds.inputs.vector.kind import WHOLE
 
 FLOATS: dict[int, str] = {TensorProto.FLOAT: "float32", TensorProto.DOUBLE: "float64", TensorProto.FLOAT16: "float16"}
-NUMBERS: dict[int, str] = {**FLOATS, TensorProto.UINT8: "uint8", TensorProto.INT64: "int64", TensorProto.INT32: "int32"}
+RANGES: dict[int, tuple[int, int]] = {
+    TensorProto.BOOL: (0, 1),
+    TensorProto.UINT8: (0, 2**8 - 1),
+    TensorProto.INT8: (-(2**7), 2**7 - 1),
+    TensorProto.UINT16: (0, 2**16 - 1),
+    TensorProto.INT16: (-(2**15), 2**15 - 1),
+    TensorProto.UINT32: (0, WHOLE),
+    TensorProto.UINT64: (0, WHOLE),
+}
+"""Lowest and highest value of a vector's feature, of types that do not hold all whole numbers up to `WHOLE`."""
+PIXELS: dict[int, str] = {**FLOATS, TensorProto.UINT8: "uint8", TensorProto.INT64: "int64", TensorProto.INT32: "int32"}
+"""Types of inputs that pixels can be cast to."""
+NUMBERS: dict[int, str] = PIXELS | {kind: TensorProto.DataType.Name(kind).lower() for kind in RANGES}
 """Types of inputs that numbers can be cast to."""
 BATCH = "N"
 RESHAPING = ("Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 """Operators that a label passes on its way to the output."""
+STACKED = "trueodds/stacked"
+"""Beginning of the names of the values that `_stack_lists` adds."""
 TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 """Inputs of a graph that takes tokens, with the names of Hugging Face's exporters: ids, mask and types."""
 
@@ -89,9 +104,11 @@ def read(path: Path, source: LoadedModel, options: ImportOptions) -> ModelFile:
 def _signature(model: Model, path: Path, options: ImportOptions) -> GraphSignature:
     """Find the signature, and remove everything else from the graph. A fixed batch size becomes dynamic.
 
-    scikit-learn's zip-map, a dictionary for each row, is removed: its tensor becomes the output.
+    scikit-learn's zip-map, a dictionary for each row, is removed: its tensor becomes the output. A list with a tensor
+    for each target becomes one tensor, targets x N x classes.
     """
     labels = _cut_zip_maps(model)
+    _stack_lists(model)
     outputs = _outputs(model, path, options.output)
     _keep(model, [one.name for one in outputs])
     inputs = _inputs(model, path, options.input)
@@ -109,7 +126,7 @@ def _inputs(model: Model, path: Path, kind: Kind | None) -> tuple[TensorInfo, ..
     wrong = [one for one in all_inputs if one.type not in NUMBERS]
     if wrong:
         cure = "encode texts and categories as numbers before the model"
-        raise ModelFileError(f"{path} takes {wrong[0]}; allowed are numbers (float, uint8, int): {cure}")
+        raise ModelFileError(f"{path} takes {wrong[0]}; allowed are numbers (float, int, bool): {cure}")
     if kind == "text":
         return _text_inputs(path, all_inputs, listed)
     if any(one.name == TEXT_INPUTS[0] for one in all_inputs):
@@ -125,6 +142,8 @@ def _inputs(model: Model, path: Path, kind: Kind | None) -> tuple[TensorInfo, ..
     if one.shape is None or len(one.shape) not in (2, 4):
         allowed = "images of rank 4 (N x C x H x W, N x H x W x C) and vectors of rank 2 (N x features)"
         raise ModelFileError(f"{path} takes {one}; allowed are {allowed}; reshape inside the model")
+    if len(one.shape) == 4 and one.type not in PIXELS:
+        raise ModelFileError(f"{path} takes {one}; images are {', '.join(PIXELS.values())}: cast inside the model")
     _check_kind(path, kind, "image" if len(one.shape) == 4 else "vector", listed)
     return (one,)
 
@@ -194,6 +213,33 @@ def _cut_zip_maps(model: Model) -> tuple[str, ...]:
         labels = labels or _labels(node)
     classifiers = (_labels(node) for node in graph.node if node.op_type.endswith("Classifier"))
     return labels or next(filter(None, classifiers), ())
+
+
+def _stack_lists(model: Model) -> None:
+    """Make one tensor, targets x N x classes, of each output that lists a tensor N x classes for each target.
+
+    skl2onnx exports scikit-learn's MultiOutputClassifier with such a list, and forests with such a tensor.
+    """
+    graph = model.graph
+    outputs = {output.name: output for output in graph.output}
+    for number, node in enumerate(graph.node):
+        if node.op_type != "SequenceConstruct" or node.output[0] not in outputs:
+            continue
+        output, name = outputs[node.output[0]], f"{STACKED}{number}"
+        kind = output.type.sequence_type.elem_type.tensor_type.elem_type
+        shape = numpy_helper.from_array(np.array([0, len(node.input), -1], np.int64), f"{name}/shape")
+        graph.initializer.append(shape)
+        steps = [
+            helper.make_node("Concat", list(node.input), [f"{name}/joined"], axis=1),
+            helper.make_node("Reshape", [f"{name}/joined", shape.name], [f"{name}/apart"], f"{name}/apart"),
+            helper.make_node("Transpose", [f"{name}/apart"], [output.name], perm=[1, 0, 2]),
+        ]
+        graph.node.remove(node)
+        for place, step in enumerate(steps):
+            graph.node.insert(number + place, step)
+        output.type.CopyFrom(helper.make_tensor_type_proto(kind or TensorProto.FLOAT, [len(node.input), None, None]))
+        _stack_lists(model)  # the numbers of the nodes have changed
+        return
 
 
 def _labels_of_output(model: Model) -> tuple[str, ...]:
@@ -267,7 +313,8 @@ def _free_batch(model: Model) -> None:
     graph, fixed = model.graph, set[int]()
     for value in (*graph.output, *graph.input):
         sizes = value.type.tensor_type.shape.dim
-        if sizes:
+        is_open = [not size.HasField("dim_value") for size in sizes]
+        if sizes and is_open[:2] != [False, True]:  # a fixed size before the open one counts targets, not rows
             fixed |= {sizes[0].dim_value} if sizes[0].HasField("dim_value") else set()
             sizes[0].Clear()
             sizes[0].dim_param = BATCH

@@ -15,17 +15,16 @@ from trueodds.importing.hub_files import CONFIG, TOKENIZER_CONFIG, HubFiles
 from trueodds.importing.import_options import PIXEL, Layout, Preprocessing
 from trueodds.importing.labelled_rows import CHANNELS, ImportRows, sample
 from trueodds.importing.onnx_file import Model
-from trueodds.importing.signature import FLOATS, TEXT_INPUTS, ModelFile, TensorInfo
+from trueodds.importing.signature import FLOATS, RANGES, TEXT_INPUTS, ModelFile, TensorInfo
 from trueodds.inputs import ImageInput, Input, Inputs, TextInput, VectorInput
 from trueodds.inputs.text.kind import MOST, MOST_CHARACTERS
 from trueodds.inputs.text.tokens import Stated
+from trueodds.inputs.vector.kind import WHOLE
 from trueodds.processes.limited import step
 from trueodds.texts import quotes
 
 SAMPLE = 32
 """Number of rows that a converted model is tried on."""
-LARGEST_WHOLE = 2**24
-"""Largest whole number up to which float32 has them all."""
 LAYOUT: Layout = "NCHW"
 """Default order of the axes of images."""
 LARGEST_TOKENIZER = 2**27
@@ -101,16 +100,20 @@ def _vector_input(file: ModelFile, rows: ImportRows) -> tuple[VectorInput, tuple
         notes.append(f"{rows.source} does not name its columns; {order}.")
     if preprocessing is not None:
         preprocessing.check_channels(len(names), "features")
+    whole, ranges = list[str](), dict[str, tuple[int, int]]()
     for k, tensor in enumerate(inputs):
         if tensor.type not in FLOATS:
             _check_whole(preprocessing, 1.0, tensor, path)
             part = slice(k, k + 1) if len(inputs) > 1 else slice(0, columns)
             _check_whole_rows(table, names, part, tensor, path)
-    if whole := [name for name, tensor in zip(names, inputs, strict=False) if tensor.type not in FLOATS]:
-        those = "features" if len(whole) == len(inputs) else quotes(whole)
-        notes.append(f"The model takes whole numbers: fractions of {those} are cut off.")
+            whole += names[part]
+            ranges |= dict.fromkeys(names[part], RANGES[tensor.type]) if tensor.type in RANGES else {}
+    if whole:
+        those = "all features" if len(whole) == columns else quotes(whole)
+        taken = "0 or 1" if set(ranges.values()) == {(0, 1)} and len(ranges) == len(whole) else "whole numbers"
+        notes.append(f"The model takes {taken} for {those}: the service refuses other values there.")
     missing = bool(np.isnan(rows.x).any())
-    return VectorInput(features=list(names), missing=missing, whole_numbers=whole if missing else []), tuple(notes)
+    return VectorInput(features=list(names), missing=missing, whole_numbers=whole, ranges=ranges), tuple(notes)
 
 
 def _check_whole(preprocessing: Preprocessing | None, scale: float, tensor: TensorInfo, path: Path) -> None:
@@ -125,17 +128,21 @@ def _check_whole(preprocessing: Preprocessing | None, scale: float, tensor: Tens
 def _check_whole_rows(rows: ImportRows, names: Sequence[str], own: slice, tensor: TensorInfo, path: Path) -> None:
     """Check that the columns for an input of whole numbers hold such numbers, exactly."""
     assert not isinstance(rows.x, tuple)
+    low, high = RANGES.get(tensor.type, (-WHOLE, WHOLE))
     part = rows.x[:, own]
-    wrong = (part != np.rint(part)) | (np.abs(part) > LARGEST_WHOLE)
+    wrong = (part != np.rint(part)) | (part < low) | (part > high)
     if wrong.any():
         row, column = (int(place) for place in np.unravel_index(int(wrong.argmax()), wrong.shape))
         value = part[row, column]
-        problem = f"{path} takes {tensor}, whole numbers, and {rows.source} holds {value:.17g}"
+        shown = f"{value:.17g}" if value == np.rint(value) else str(value)
+        problem = f"{path} takes {tensor}, whole numbers, and {rows.source} holds {shown}"
         cure = "give the columns that the model was trained on, or export the model with a float input"
-        if abs(value) > LARGEST_WHOLE:
-            problem += f", beyond the {LARGEST_WHOLE:,} up to which the service's float32 has all whole numbers"
+        if abs(value) > WHOLE:
+            problem += f", beyond the {WHOLE:,} up to which the service's float32 has all whole numbers"
             cure = "number the values from 0 before the model"
-        raise LabelledRowsError(f"{problem} in row {row}, column {names[own][column]!r}; {cure}")
+        elif tensor.type in RANGES:
+            problem = problem.replace("whole numbers", f"whole numbers from {low:,} to {high:,}", 1)
+        raise LabelledRowsError(f"{problem} in {rows.place(row)}, column {names[own][column]!r}; {cure}")
 
 
 def _image_input(file: ModelFile, rows: ImportRows) -> tuple[ImageInput, Layout]:

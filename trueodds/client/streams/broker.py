@@ -391,7 +391,9 @@ def headers_of(item: Item) -> list[tuple[str, bytes | None]]:
     """Return the headers of a dead letter: its own, then why it is one and where it was."""
     first, message = item.problems[0], item.message
     reason = (
-        first.message if len(item.problems) == 1 else f"{len(item.problems)} rows; row {first.row}: {first.message}"
+        first.message
+        if len(item.problems) == 1
+        else f"{len(item.problems)} rows; row {first.row}, counted from 0: {first.message}"
     )
     return [
         *(header for header in message.headers if not header[0].startswith("trueodds-")),

@@ -114,8 +114,9 @@ class Sender:
         told = set[int]()
         try:
             for answer in answers:
-                item, row = rows[answer["row"]]
-                told.add(answer["row"])
+                place = answer["row"] - 1  # it counts lines
+                item, row = rows[place]
+                told.add(place)
                 if answer["outcome"] == "failed":
                     item.refuse(row, str(answer["code"]), str(answer["message"]))
                 else:

@@ -23,9 +23,34 @@ from trueodds.inputs.kind import NO_LIMITS, SMALL, Format, InputKind, Inputs, Li
 from trueodds.texts import alike, line_problem, plural, short
 
 MOST = float(np.finfo(np.float32).max)
+WHOLE = 2**24
+"""Largest whole number up to which float32 has them all."""
+BOOLEANS = ("true", "false")
 SHOWN = 8
 """Number of feature names that a message lists."""
 _NUMBER: Mapping[str, Any] = {"type": ["number", "null"]}
+
+Array = npt.NDArray[np.float64]
+
+
+def whole_problem(value: Any, low: int, high: int) -> str:
+    """Return what is wrong with a number where a model takes whole numbers from `low` to `high`, and what to do.
+
+    Examples:
+        >>> whole_problem(2.7, -WHOLE, WHOLE)
+        '2.7; the model takes whole numbers there, and would cut the fraction off: send a whole number'
+        >>> whole_problem(2.0, 0, 1)
+        '2; the model takes 0 or 1 there: send 1 for true and 0 for false'
+    """
+    shown = f"{value:.17g}" if value == np.rint(value) else str(value)
+    if (low, high) == (0, 1):
+        return f"{shown}; the model takes 0 or 1 there: send 1 for true and 0 for false"
+    if value != np.rint(value):
+        return f"{shown}; the model takes whole numbers there, and would cut the fraction off: send a whole number"
+    if high == WHOLE:
+        beyond = f"beyond the {WHOLE:,} up to which float32 has all whole numbers"
+        return f"{shown}, {beyond}; number the values from 0 before the model"
+    return f"{shown}; the model takes whole numbers from {low:,} to {high:,} there"
 
 
 class VectorInput(InputKind):
@@ -69,7 +94,9 @@ class VectorInput(InputKind):
     missing: bool = False
     """Whether the graph accepts NaN for a missing value."""
     whole_numbers: list[str] = Field(default_factory=list, exclude_if=operator.not_)
-    """Features that may not be missing although others may: the graph's inputs of whole numbers, which have no NaN."""
+    """Features that take whole numbers only, and no missing values: the graph's inputs of integers and booleans."""
+    ranges: dict[str, tuple[int, int]] = Field(default_factory=dict, exclude_if=operator.not_)
+    """Lowest and highest value of features of whole numbers, if it is not `WHOLE`; (0, 1) for a boolean."""
 
     @field_validator("features")
     @classmethod
@@ -130,13 +157,17 @@ class VectorInput(InputKind):
         return self._of_values(numbers, rows, lambda row, column: f"the input {name!r} at {self._at(row, column)}")
 
     def check_rows(self, rows: npt.NDArray[Any], name: str) -> Inputs:
+        return self.check_at(rows, lambda row, column: f"{name} at {self._at(row, column)}")
+
+    def check_at(self, rows: npt.NDArray[Any], place: Callable[[int, int], str]) -> Inputs:
+        """Check rows as `check_rows` does. `place` names a value for messages, by its row and column."""
         with np.errstate(over="ignore"):
             values: Inputs = rows.astype(self.dtype, copy=False)
         refused = np.isinf(values) if self.missing else ~np.isfinite(values)
         if refused.any():
             row, column = (int(i) for i in np.unravel_index(int(refused.argmax()), rows.shape))
-            raise self._refusal(float(rows[row, column]), f"{name} at {self._at(row, column)}")
-        self._check_whole_numbers(values, lambda row, column: f"{name} at {self._at(row, column)}")
+            raise self._refusal(float(rows[row, column]), place(row, column))
+        self._check_whole_numbers(rows, place)
         if self.missing and (absent := np.isnan(values)).any():  # NaN has many forms; equal inputs have equal bytes
             values = np.where(absent, self.dtype.type(np.nan), values)
         return values
@@ -148,7 +179,8 @@ class VectorInput(InputKind):
     def made_up(self) -> list[Any]:
         # Values are above 0, because a graph may compute a logarithm or a root.
         noise: list[Any] = np.random.default_rng(0).uniform(0.1, 1, len(self.features)).round(2).tolist()
-        return noise
+        whole = frozenset(self.whole_numbers)
+        return [1 if name in whole else value for name, value in zip(self.features, noise, strict=True)]
 
     def examples(self) -> dict[str, Any]:
         if len(self.features) > SMALL:
@@ -206,22 +238,38 @@ class VectorInput(InputKind):
                 pass
             else:
                 if not (np.isinf(row_values).any() if self.missing else not np.isfinite(row_values).all()):
-                    self._check_whole_numbers(row_values, place)
+                    if self.whole_numbers:  # as sent: float32 rounds whole numbers beyond `WHOLE`, and some fractions
+                        self._check_whole_numbers(np.array(values, np.float64).reshape(rows, -1), place)
                     return row_values
         for k, value in enumerate(values):
             if self._problem(value):
                 raise self._refusal(value, place(*divmod(k, len(self.features))))
         raise AssertionError("one of the values is wrong")
 
+    @cached_property
+    def _bounds(self) -> tuple[list[int], Array, Array]:
+        """Columns of the features of whole numbers, with their lowest and their highest values."""
+        columns = [column for column, name in enumerate(self.features) if name in frozenset(self.whole_numbers)]
+        ends = [self.ranges.get(self.features[column], (-WHOLE, WHOLE)) for column in columns]
+        low, high = (np.array(end, np.float64) for end in zip(*ends, strict=True))
+        return columns, low, high
+
     def _check_whole_numbers(self, values_ND: npt.NDArray[Any], place: Callable[[int, int], str]) -> None:
-        """Check that no feature of whole numbers is missing."""
+        """Check that the features of whole numbers hold such numbers, within their ranges."""
         if not self.whole_numbers:
             return
-        columns = [column for column, name in enumerate(self.features) if name in self.whole_numbers]
-        if (absent := np.isnan(values_ND[:, columns])).any():
-            row, column = (int(i) for i in np.unravel_index(int(absent.argmax()), absent.shape))
-            problem = f"{place(row, columns[column])} is missing; the model takes whole numbers there"
-            raise InputError("invalid_instances", f"{problem}, and no missing value: send a number")
+        columns, low, high = self._bounds
+        part_NW = values_ND[:, columns].astype(np.float64)
+        wrong_NW = (part_NW != np.rint(part_NW)) | (part_NW < low) | (part_NW > high)  # NaN differs from itself
+        if not wrong_NW.any():
+            return
+        row, k = (int(i) for i in np.unravel_index(int(wrong_NW.argmax()), wrong_NW.shape))
+        where, value = place(row, columns[k]), values_ND[row, columns[k]]
+        if np.isnan(value):
+            problem = f"{where} is missing; the model takes whole numbers there, and no missing value: send a number"
+        else:
+            problem = f"{where} is {whole_problem(value, int(low[k]), int(high[k]))}"
+        raise InputError("invalid_instances", problem)
 
     def _refusal(self, value: Any, place: str) -> InputError:
         return InputError("invalid_instances", f"{place} is {self._problem(value)}")
@@ -232,7 +280,8 @@ class VectorInput(InputKind):
             cure = "this model takes no missing values: send a number"
             return "" if self.missing else f"{'missing' if value is None else 'NaN'}; {cure}"
         if type(value) not in (int, float):
-            cure = "send 1 or 0" if isinstance(value, bool) else "such as 1.5"
+            is_boolean = isinstance(value, bool) or (isinstance(value, str) and value.strip().lower() in BOOLEANS)
+            cure = "send 1 or 0" if is_boolean else "such as 1.5"
             how = table.number_cure(value) if isinstance(value, str) else ""
             return f"{short(value)}; allowed are numbers, {cure}{how}"
         if abs(value) == math.inf:
