@@ -36,7 +36,7 @@ NO_SHADOWS = (
     "holds a model of independent labels, which has no shadow; publish it as the served version, or put a calibrator"
     " for the served net into the slot recalibrated"
 )
-ANOTHER_MODEL = "give it a name of its own (trueodds import --name), or serve it at once (trueodds promote)"
+ANOTHER_MODEL = "give it a name of its own (trueodds import --name), or make it the served version (role default)"
 """Cure for a version that cannot be judged beside the served one."""
 
 
