@@ -152,6 +152,17 @@ def test_the_diagonal_is_the_preconditioner_of_few_classes(classes: int, is_used
     assert (problem._inverse() is not None) is is_used
 
 
+def test_with_fewer_rows_than_classes_no_matrix_is_factored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The penalty is then most of the Hessian. 1,000 classes with 600 rows took seven times as long with the blocks."""
+    monkeypatch.setattr(multinomial, "KroneckerInverse", lambda *_: pytest.fail("factored"))
+    monkeypatch.setattr(multinomial, "KRONECKER", 1)
+    z, labels = ill_scaled(40, 60)
+    short = calibrators.StructuredMatrix.fit(z, labels)
+    monkeypatch.setattr(multinomial, "KroneckerInverse", KroneckerInverse)
+    monkeypatch.setattr(Multinomial, "_is_mostly_penalty", lambda _: False)
+    np.testing.assert_allclose(short(z), calibrators.StructuredMatrix.fit(z, labels)(z), atol=1e-6)
+
+
 @pytest.mark.parametrize("is_periodic", [False, True])
 @pytest.mark.parametrize("name", PENALISED)
 def test_a_fit_of_some_rows_is_only_a_start(name: str, is_periodic: bool, monkeypatch: pytest.MonkeyPatch) -> None:
