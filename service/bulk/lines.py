@@ -84,7 +84,9 @@ class JsonLines(LineReader[R]):
         try:
             value = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            return number, bad_row(number, None, f"not JSON: {error}; NaN and Infinity are not JSON")
+            return number, bad_row(
+                number, None, f"not JSON: {error.msg} at character {error.pos + 1}; NaN and Infinity are not JSON"
+            )
         if problem := repeated_name(line, value):
             return number, bad_row(number, None, problem)
         return number, self._read(number, value)
