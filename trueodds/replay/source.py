@@ -15,6 +15,7 @@ from trueodds import files
 from trueodds.inputs import Input, InputError, InputKind, Inputs, Limits, columns, row_groups
 from trueodds.inputs.image.formats import SUFFIXES
 from trueodds.inputs.text import labelled_texts
+from trueodds.inputs.text.kind import COLUMN
 from trueodds.processes.choices import LABEL
 from trueodds.replay import ReplayError
 from trueodds.replay.kinds import SPLITS
@@ -88,8 +89,8 @@ def check(path: Path, split: str | None = None) -> None:
                 _split(path, split, _splits(names), "x_<split> and y_<split>")
         elif path.suffix not in columns.SUFFIXES:
             raise ReplayError(f"{path} is no .npz; give an .npz with x_test and y_test, a folder, or a table of texts")
-        elif labelled_texts.COLUMN not in (header := columns.names(path)):
-            problem = f"{path} has no column {labelled_texts.COLUMN!r}; it has {quotes(header)}"
+        elif COLUMN not in (header := columns.names(path)):
+            problem = f"{path} has no column {COLUMN!r}; it has {quotes(header)}"
             raise ReplayError(f"{problem}. Give this name to the texts. For other inputs give an .npz (x_test, y_test)")
     except files.FileError as error:
         raise ReplayError(str(error)) from None
