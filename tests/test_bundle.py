@@ -186,7 +186,7 @@ def test_a_missing_file(good: Path, name: str) -> None:
 
 def test_a_missing_folder(good: Path) -> None:
     for path in (good / "nowhere", good / "card.json"):
-        with pytest.raises(BundleError, match="is not a complete bundle"):
+        with pytest.raises(BundleError, match="is not a complete bundle; write it with trueodds export"):
             Bundle.load(path)
 
 

@@ -78,11 +78,28 @@ def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
         FileError: The file is not such an .npz file.
         FileNotFoundError: The file does not exist.
     """
+    with _npz(path) as file:
+        return dict(file)
+
+
+def npz_names(path: Path) -> list[str]:
+    """Return the names of the arrays of an .npz file, without reading them.
+
+    Raises:
+        FileError: The file is not an .npz file.
+        FileNotFoundError: The file does not exist.
+    """
+    with _npz(path) as file:
+        return list(file)
+
+
+@contextmanager
+def _npz(path: Path) -> Iterator[Any]:
     import numpy as np
 
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            return dict(file)
+            yield file
     except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, TypeError, ValueError) as error:
         cure = "write it with np.savez, text as array.astype(str); run dvc repro if a stage wrote it"
         raise FileError(f"{path} is not a complete .npz file without Python objects ({error}); {cure}") from None

@@ -17,7 +17,7 @@ from pipeline.data.dataset import DataSet, sha256
 from pipeline.data.image_files import Gathered, gather
 from pipeline.data.raw import PIXELS, WORDS, DataError, Inputs, Kind, Labels, Raw, check_raw
 from pipeline.data.splitting import groups
-from pipeline.data.splitting.checks import check_split, thin_classes
+from pipeline.data.splitting.checks import alike_classes, check_split, thin_classes
 from pipeline.data.splitting.sampling import Shares, draw
 from pipeline.data.texts import own as own_texts
 from pipeline.data.texts.archives import ARCHIVES
@@ -155,6 +155,7 @@ def load(params: Data, shares: Shares | None = None, scratch: Path | None = None
         notes.append(VAL_IS_TEST)
     if params.groups is not None:
         notes += tags.notes(params.groups, tags_of)
+    notes += alike_classes(raw.classes)
     notes += thin_classes(raw.classes, {split: labels for split, (_, labels) in arrays.items()})
     for note in notes:
         log.warning("%s: %s", params.dataset, note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -288,6 +289,31 @@ def test_an_option_that_cannot_be_used_is_named(
     with pytest.raises(SystemExit) as ended:
         cli.main("trueodds", cli.COMMANDS, ["replay", "--data", "x.npz", *options])
     assert ended.value.code == 2 and words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("none.npz", [], "none.npz does not exist; give an .npz file or a folder"),
+        ("broken.npz", [], "is not a complete .npz file"),
+        ("good.npz", ["--split", "val"], "no split 'val'; it has test"),
+        ("rows.csv", [], "has no column 'text'; it has 'a', 'b'"),
+        ("rows.txt", [], "is no .npz; give an .npz with x_test and y_test, a folder, or a table of texts"),
+        ("empty", [], "holds no image and no text; expected"),
+        ("good.npz", [], "does not answer|no answer|refused"),
+    ],
+)
+def test_bad_data_are_refused_before_the_service_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, options: list[str], words: str
+) -> None:
+    np.savez(tmp_path / "good.npz", x_test=PIXELS, y_test=np.zeros(50, int))
+    (tmp_path / "broken.npz").write_bytes(b"no zip")
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "rows.txt").write_text("a")
+    (tmp_path / "empty").mkdir()
+    away = ["--url", "http://127.0.0.1:9", "--patience", "0"]
+    assert cli.main("trueodds", cli.COMMANDS, ["replay", "--data", str(tmp_path / name), *away, *options]) == 1
+    assert re.search(words, capsys.readouterr().err)
 
 
 def test_rows_keep_their_tags_unless_others_are_given(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from PIL import Image
 from pipeline import data
 from pipeline.config import Data
 from pipeline.data import DataError
-from pipeline.data.splitting.checks import thin_classes
+from pipeline.data.splitting.checks import alike_classes, thin_classes
 from tests.png_files import png_of_rows
 from trueodds.inputs import ImageInput, Limits
 
@@ -232,6 +232,12 @@ def test_many_such_classes_are_counted() -> None:
     labels = {"train": np.arange(13), "val": np.zeros(10, np.int64), "test": np.arange(13)}
     (note,) = thin_classes([f"c{k}" for k in range(13)], labels)
     assert note.startswith("No validation row is left of classes c1, c2, c3, c4, c5, c6, c7, c8, c9, c10 and 2 more: ")
+
+
+def test_classes_that_differ_only_in_their_spelling_are_told() -> None:
+    (note,) = alike_classes(["Cat", "cat", "dog", "New York", "new_york", "a", "A", "1-5", "1.5"])
+    assert "blanks or dashes: 'Cat', 'cat'; 'New York', 'new_york'. If" in note
+    assert alike_classes(["cat", "dog"]) == []
 
 
 def test_empty_and_strange_classes(flowers: Path) -> None:

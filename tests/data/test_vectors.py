@@ -74,6 +74,12 @@ def test_whole_numbers_without_names_and_a_column_of_one_value(workspace: Path) 
     assert card["normalise"]["std"][1] == 1
 
 
+def test_an_infinite_cell_is_named_by_its_row_in_the_file(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("a,b,label\n1,2,x\n1,inf,y\n")
+    with pytest.raises(DataError, match=r"own\.csv, row 3, column 'b' is infinite; .* empty the cell"):
+        vectors.read_table(tmp_path / "own.csv", "label")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -133,6 +133,7 @@ def test_bad_input_is_refused_by_row_and_the_rest_is_stored(client: Client) -> N
         (changed(lambda q, a: q.update(questions=questions)), 0, "has 2,000 questions; allowed are 1,000: send fewer"),
         (deep, 0, "not JSON: depth limit exceeded"),
         (nan, 0, "NaN and Infinity are not JSON"),
+        (b'{"id" "a"}', 0, " at character 7 of the line; NaN and"),  # not "line 1", which is not the line of the body
     ]
     body = b"".join((f if isinstance(f, bytes) else json.dumps(f | {"id": f"f{n}"}).encode()) + b"\n"
                     for n, (f, _, _) in enumerate(faults))  # fmt: skip

@@ -54,6 +54,25 @@ def test_a_pair_keeps_the_id_of_its_response() -> None:
     assert rows(read(json.dumps(without).encode(), DECISIONS))[0]["id"] == "kafka:mail:2:41"
 
 
+@pytest.mark.parametrize("door", [ANSWERS, DECISIONS, LABELS])
+def test_a_json_list_is_told_the_object_that_holds_it(door: Door) -> None:
+    item = read(json.dumps([ROW, ROW]).encode(), door)
+    assert (item.lines, item.tree) == ([], None)
+    assert item.reason.endswith(f'a JSON list; expected one object, JSON lines, or {{"{door.rows}": [...]}}')
+
+
+def test_a_bad_row_is_named_by_its_line_in_the_message() -> None:
+    lines = read(b'{"id": "a"}\n\nno json\n{"id": "b"}')
+    lines.refuse(1, "invalid_row", "not JSON")
+    assert lines.reason == "line 3: not JSON"
+    listed = read(json.dumps({"observations": [ROW, ROW]}).encode())
+    listed.refuse(1, "invalid_row", "bad")
+    assert listed.reason == "observations[1]: bad"
+    alone = read(b"no json")
+    alone.refuse(0, "invalid_row", "not JSON")
+    assert alone.reason == "not JSON"
+
+
 def test_labels_get_the_model_and_no_time() -> None:
     label = {"id": "m-1", "label": "ham"}
     assert rows(read(json.dumps(label).encode(), LABELS)) == [label]
@@ -74,7 +93,7 @@ def test_a_message_without_a_value_is_refused(value: bytes | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [b"\xff\xfe\x00", b"no json", b'{"id": "a"', b"[" * 100_000, b'{"id": "a", "id": "b"}', b'["a"]', b"3"]
+    "value", [b"\xff\xfe\x00", b"no json", b'{"id": "a"', b"[" * 100_000, b'{"id": "a", "id": "b"}', b"3"]
 )
 def test_what_is_not_an_object_is_left_to_the_service(value: bytes) -> None:
     assert read(value).lines == [value]

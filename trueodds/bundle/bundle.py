@@ -38,7 +38,7 @@ class Bundle(StoredBundle[calibrators.Calibrator]):
         >>> try:
         ...     trueodds.Bundle.load("no/such/folder")
         ... except trueodds.UserError as error:
-        ...     print(error)
+        ...     print(str(error).partition(";")[0])
         no/such/folder/card.json is missing: no/such/folder is not a complete bundle
     """
 

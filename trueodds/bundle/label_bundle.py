@@ -47,7 +47,7 @@ class LabelBundle(StoredBundle[MultilabelPlatt]):
         >>> try:
         ...     LabelBundle.load("no/such/folder")
         ... except trueodds.UserError as error:
-        ...     print(error)
+        ...     print(str(error).partition(";")[0])
         no/such/folder/card.json is missing: no/such/folder is not a complete bundle
     """
 

@@ -212,7 +212,8 @@ def read_card(directory: Path, place: str) -> CheckedCard:
         if reason := why_none(directory):
             raise BundleError(f"{place} holds no bundle: {reason}") from None
         file = f"{place}/{Path(error.filename).name}"
-        raise BundleError(f"{file} is missing: {place} is not a complete bundle") from None
+        problem = f"{file} is missing: {place} is not a complete bundle"
+        raise BundleError(f"{problem}; write it with trueodds export or import") from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"

@@ -45,7 +45,7 @@ def _replay(arguments: argparse.Namespace, stop: Stop) -> bool:
     from trueodds.replay.caller import Caller
     from trueodds.replay.drift import Schedule
     from trueodds.replay.runner import Replay, ReplayPlan
-    from trueodds.replay.source import read
+    from trueodds.replay.source import check, read
     from trueodds.replay.stream import Bias, Stream
 
     def say(line: str) -> None:
@@ -55,6 +55,7 @@ def _replay(arguments: argparse.Namespace, stop: Stop) -> bool:
     keys, timing = Keys.of_file(arguments.key_file), (arguments.seconds, arguments.speed, arguments.every)
     plan = ReplayPlan(arguments.labelled, bias, *timing, until_alarm=arguments.until_alarm, drain=arguments.drain)
     named = {"model": arguments.model, "version": arguments.version}
+    check(arguments.data, arguments.split)  # before the wait for a service
     with Caller(arguments.url, **named, keys=keys, patience=arguments.patience, say=say, is_stopped=stop) as caller:
         model = caller.signature()
         source = read(arguments.data, model, arguments.split)

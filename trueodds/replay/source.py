@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,6 +15,7 @@ from trueodds import files
 from trueodds.inputs import Input, InputError, InputKind, Inputs, Limits, columns, row_groups
 from trueodds.inputs.image.formats import SUFFIXES
 from trueodds.inputs.text import labelled_texts
+from trueodds.inputs.text.kind import COLUMN
 from trueodds.processes.choices import LABEL
 from trueodds.replay import ReplayError
 from trueodds.replay.kinds import SPLITS
@@ -23,6 +24,7 @@ from trueodds.sums.label_matrix import check_label_matrix
 from trueodds.texts import quotes
 
 KEPT_IMAGES = 4096
+MISSING = "{path} does not exist; give an .npz file or a folder of images (dvc repro writes one)"
 TAGS = "groups_"
 """Beginning of the names of the arrays of tags."""
 Row = Inputs | str
@@ -68,6 +70,32 @@ class RowSource:
         return index if self.classes is None else self.classes[index]
 
 
+def check(path: Path, split: str | None = None) -> None:
+    """Check what no model changes, before the service is asked: the form of the data, its split, and its columns.
+
+    Raises:
+        ReplayError: No model takes these data. The message says what is allowed.
+    """
+    if not path.exists():
+        raise ReplayError(MISSING.format(path=path))
+    try:
+        if path.is_dir():
+            top, _ = _top(path, split, "*.png")
+            if not any(files.files_below(top / name, [*SUFFIXES, ".txt"]) for name in files.class_folders(top)):
+                raise ReplayError(f"{top} holds no image and no text; expected {top}/<class>/*.png or *.txt")
+        elif path.suffix == ".npz":
+            names = files.npz_names(path)
+            if split or not {"x", "y"} <= set(names):
+                _split(path, split, _splits(names), "x_<split> and y_<split>")
+        elif path.suffix not in columns.SUFFIXES:
+            raise ReplayError(f"{path} is no .npz; give an .npz with x_test and y_test, a folder, or a table of texts")
+        elif COLUMN not in (header := columns.names(path)):
+            problem = f"{path} has no column {COLUMN!r}; it has {quotes(header)}"
+            raise ReplayError(f"{problem}. Give this name to the texts. For other inputs give an .npz (x_test, y_test)")
+    except files.FileError as error:
+        raise ReplayError(str(error)) from None
+
+
 def read(path: Path, model: ModelSignature, split: str | None = None) -> RowSource:
     """Read the rows of a file or folder.
 
@@ -87,7 +115,7 @@ def read(path: Path, model: ModelSignature, split: str | None = None) -> RowSour
         ReplayError: Data are missing or damaged, or do not fit the model. The message says what is allowed.
     """
     if not path.exists():
-        raise ReplayError(f"{path} does not exist; give an .npz file or a folder of images (dvc repro writes one)")
+        raise ReplayError(MISSING.format(path=path))
     try:
         if model.multilabel:
             return _of_labels(path, model, split)
@@ -102,7 +130,7 @@ def _npz(path: Path, model: ModelSignature, split: str | None) -> RowSource:
     if path.suffix != ".npz":
         raise ReplayError(f"{path} is no .npz; give an .npz with x_test ({model}) and y_test")
     arrays = files.read_npz(path)
-    there = [name.removeprefix("x_") for name in arrays if name.startswith("x_") and f"y_{name[2:]}" in arrays]
+    there = _splits(arrays)
     split = _split(path, split, there, "x_<split> and y_<split>")
     x, labels_N, shape = arrays[f"x_{split}"], arrays[f"y_{split}"], model.input.shape
     if x.shape[1:] == shape[:-1] and shape[-1] == 1:
@@ -153,7 +181,7 @@ def _of_labels(path: Path, model: ModelSignature, split: str | None) -> RowSourc
         problem = f"{path} is no .npz, and the model has independent labels"
         raise ReplayError(f"{problem}; give an .npz with x_test ({model}) and y_test (rows, labels: 0, 1 or NaN)")
     arrays = files.read_npz(path)
-    there = [name.removeprefix("x_") for name in arrays if name.startswith("x_") and f"y_{name[2:]}" in arrays]
+    there = _splits(arrays)
     x_name, y_name = ("x", "y") if not there and not split and {"x", "y"} <= arrays.keys() else ("", "")
     if not x_name:
         split = _split(path, split, there, "x_<split> and y_<split>")
@@ -246,6 +274,11 @@ def _top(path: Path, split: str | None, files: str) -> tuple[Path, str]:
         return path, str(path)
     split = _split(path, split, there, f"<split>/<class>/{files}")
     return path / split, f"{path} ({split})"
+
+
+def _splits(names: Collection[str]) -> list[str]:
+    """Return the splits of an .npz: those with inputs and labels."""
+    return [name.removeprefix("x_") for name in names if name.startswith("x_") and f"y_{name[2:]}" in names]
 
 
 def _split(path: Path, split: str | None, there: list[str], expected: str) -> str:

@@ -19,7 +19,7 @@ from pipeline.data.raw import PIXELS, WORDS, DataError, Inputs, Labels, Raw, Row
 from pipeline.data.splitting import duplicates, groups
 from pipeline.data.splitting.sampling import groups_of
 from trueodds.evaluation.splits import Index
-from trueodds.texts import quotes
+from trueodds.texts import form, quotes
 
 log = logging.getLogger("pipeline.data")
 
@@ -179,6 +179,23 @@ def thin_classes(classes: Sequence[str], labels: Mapping[str, npt.NDArray[np.int
         said = f"Fewer than {FEW} validation rows are left of {_class_names(classes, few)}"
         notes.append(f"{said}: calibrators and class-wise metrics are unreliable for them. Raise data.validation_size.")
     return notes
+
+
+def alike_classes(classes: Sequence[str]) -> list[str]:
+    """Return a sentence for classes whose names differ only in their spelling, such as Cat and cat.
+
+    Single letters may be classes of their own, as in EMNIST.
+    """
+    spellings: dict[str, list[str]] = {}
+    for name in classes:
+        if len(name) > 1:
+            spellings.setdefault(form(name), []).append(name)
+    alike = [", ".join(map(repr, names)) for names in spellings.values() if len(names) > 1]
+    if not alike:
+        return []
+    more = f"; and {len(alike) - NAMED:,} more" if len(alike) > NAMED else ""
+    listed = "; ".join(alike[:NAMED]) + more
+    return [f"Classes whose names differ only in case, blanks or dashes: {listed}. If they are one, write them alike."]
 
 
 def _class_names(classes: Sequence[str], which: Index) -> str:

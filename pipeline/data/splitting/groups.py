@@ -16,7 +16,7 @@ from trueodds.errors import nearest
 from trueodds.evaluation.splits import Index
 from trueodds.files import FileError
 from trueodds.inputs import columns
-from trueodds.texts import quotes
+from trueodds.texts import plural, quotes
 
 FOLDER = "folder"
 """Name that selects the groups of an image folder: train/<class>/<group>/."""
@@ -162,7 +162,8 @@ def draw(
     _, code_N, rows_G = np.unique(groups_N, return_inverse=True, return_counts=True)
     if len(rows_G) <= leave:
         raise ValueError(
-            f"{len(rows_G):,} groups of rows are left for {leave + 1} parts; each part needs at least one group"
+            f"{plural(len(rows_G), 'group')} of rows for {leave + 1} parts; each part needs at least one group: in"
+            " data.group_column name a column with more groups"
         )
     order_G = np.random.default_rng(seed).permutation(len(rows_G))
     class_G = _commonest(labels_N, code_N, len(rows_G))

@@ -390,14 +390,9 @@ class DeadLetters:
 def headers_of(item: Item) -> list[tuple[str, bytes | None]]:
     """Return the headers of a dead letter: its own, then why it is one and where it was."""
     first, message = item.problems[0], item.message
-    reason = (
-        first.message
-        if len(item.problems) == 1
-        else f"{len(item.problems)} rows; row {first.row}, counted from 0: {first.message}"
-    )
     return [
         *(header for header in message.headers if not header[0].startswith("trueodds-")),
-        ("trueodds-reason", reason[:REASON].encode(errors="replace")),
+        ("trueodds-reason", item.reason[:REASON].encode(errors="replace")),
         ("trueodds-code", first.code.encode()),
         ("trueodds-topic", message.topic.encode()),
         ("trueodds-partition", str(message.partition).encode()),

@@ -212,7 +212,7 @@ class Consumption:
         if self._dead is None:
             first = dead[0]
             raise StreamError(
-                f"the service refuses {first.message.place}: {first.problems[0].message} ({first.problems[0].code})."
+                f"the service refuses {first.message.place}: {first.reason} ({first.problems[0].code})."
                 " Correct it, or name a topic for such messages: --dead-letters"
             )
         letters = self._dead

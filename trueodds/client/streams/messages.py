@@ -70,7 +70,8 @@ class Message:
 class RowProblem(NamedTuple):
     """Reason why the service refused a row."""
 
-    row: int
+    row: int | None
+    """Number of the row among those of the message, from 0; None: the message as a whole."""
     code: str
     message: str
 
@@ -103,9 +104,22 @@ class Item:
         self.outcomes.clear()
         self.problems.clear()
 
-    def refuse(self, row: int, code: str, message: str) -> None:
-        """Add a refused row."""
+    def refuse(self, row: int | None, code: str, message: str) -> None:
+        """Add a refused row. None: the whole message is refused."""
         self.problems.append(RowProblem(row, code, message))
+
+    @property
+    def reason(self) -> str:
+        """Why the message was refused: the first problem, with the number of its line or row if there are several."""
+        first, count = self.problems[0], len(self.problems)
+        several = f"{count} rows; " if count > 1 else ""
+        if first.row is None or (self.tree is None and len(self.lines) < 2):
+            return several + first.message
+        if self.tree is not None:
+            return f"{several}{self.door.rows}[{first.row}]: {first.message}"
+        given = (self.message.value or b"").split(b"\n")
+        numbers = [number for number, line in enumerate(given, 1) if line.strip()]
+        return f"{several}line {numbers[first.row]}: {first.message}"
 
 
 class _RepeatedNameError(ValueError):
@@ -117,11 +131,12 @@ def item_of(message: Message, door: Door, offsets: Offsets, label_model: str | N
 
     Rows without an id get one made of topic, partition and offset. Answers without a time get the message's. Labels
     without a model get `label_model`. A message that is not JSON is passed on, so that the service says what is wrong.
+    A list is refused here.
     """
     item = Item(message, door, offsets)
     if message.value is None or not message.value.strip():
         what = "no value (a tombstone)" if message.value is None else "an empty value"
-        item.refuse(0, "no_value", f"the message has {what}; expected JSON")
+        item.refuse(None, "no_value", f"the message has {what}; expected JSON")
         return item
     try:
         tree = _parse(message.value)
@@ -136,7 +151,10 @@ def item_of(message: Message, door: Door, offsets: Offsets, label_model: str | N
             for row, (line, tree) in enumerate(zip(parts, trees, strict=True))
         ]
     else:
-        if isinstance(tree, dict) and isinstance(rows := tree.get(door.rows), list):
+        if isinstance(tree, list):
+            expected = f'expected one object, JSON lines, or {{"{door.rows}": [...]}}'
+            item.refuse(None, "invalid_row", f"the message is a JSON list; {expected}")
+        elif isinstance(tree, dict) and isinstance(rows := tree.get(door.rows), list):
             shared = label_model if not tree.keys() & {"model", "question"} else None
             item.tree = tree | {
                 door.rows: [

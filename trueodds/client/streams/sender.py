@@ -212,4 +212,4 @@ def _refuse(item: Item, error: CallError) -> None:
     for problem in error.details.get("problems") or ():
         item.refuse(problem["row"], str(problem["code"]), str(problem["message"]))
     if not item.problems:
-        item.refuse(0, error.code, str(error))
+        item.refuse(None, error.code, str(error))

@@ -27,8 +27,8 @@ def read(
     `apart` are further columns that are no features. `setting` names the option for the column `label`, for messages.
 
     Raises:
-        FileError: A column does not exist, rows have no label, the column of labels holds a quantity, or `columns` does
-            not accept the file.
+        FileError: A column does not exist, rows have no label, the column of labels holds a quantity, a value is
+            infinite, or `columns` does not accept the file.
         MissingExtraError: The file is Parquet and pyarrow is not installed.
     """
     header = columns.names(path)
@@ -50,6 +50,10 @@ def read(
         row = int(labels.is_known_N.argmin()) + 2
         raise FileError(f"{path}, row {row} has no label; take out rows without one")
     check_classes(path, label, labels.values, len(labels), setting)
+    for name in features:
+        if (infinite_N := np.isinf(table.numbers[name])).any():
+            where = f"{path}, row {int(infinite_N.argmax()) + 2}, column {name!r}"
+            raise FileError(f"{where} is infinite; allowed are finite numbers; empty the cell if its value is missing")
     return features, np.stack([table.numbers[name] for name in features], axis=1), np.array(labels.as_list(), str)
 
 
