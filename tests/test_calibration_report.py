@@ -271,12 +271,20 @@ def test_one_column_that_looks_like_confidences_is_told(p_N: list[Any], classes:
 
 
 def test_classes_in_another_order_than_the_labels_are_told() -> None:
-    p_NC = np.repeat(np.eye(6) * 0.7 + 0.05, 5, axis=0)
+    p_NC = np.repeat(np.eye(6) * 0.7 + 0.05, 20, axis=0)
     labels_N = p_NC.argmax(axis=1)
-    told = "0 of 30 rows are right, and 30 would be if the order of the classes were another one. Check"
+    told = "0 of 120 rows are right, and 120 would be if the order of the classes were another one. Check"
     assert told in trueodds.report(p_NC, (labels_N + 1) % 6).reading
-    p_N = np.array([0.1, 0.2, 0.9] * 10)
-    told = "0 of 30 rows are right, and 30 would be if the order of the classes were 'ham', 'spam'. Check"
+    p_N = np.array([0.1, 0.2, 0.9] * 40)
+    told = "0 of 120 rows are right, and 120 would be if the order of the classes were 'ham', 'spam'. Check"
     assert told in trueodds.report(p_N, np.where(p_N < 0.5, "ham", "spam"), classes=["spam", "ham"]).reading
-    for fine in (labels_N, np.where(np.arange(30) % 5 < 2, labels_N, (labels_N + 1) % 6), np.zeros(30, int)):
+    for fine in (labels_N, np.where(np.arange(120) % 5 < 2, labels_N, (labels_N + 1) % 6), np.zeros(120, int)):
         assert not trueodds.report(p_NC, fine).doubt
+
+
+def test_an_order_of_the_classes_that_fits_few_rows_by_chance_is_not_told() -> None:
+    rng = np.random.default_rng(0)
+    for classes, rows in ((2, 20), (3, 40), (100, 60), (100, 600)):
+        for _ in range(20):
+            p_NC, labels_N = rng.dirichlet(np.full(classes, 0.1), rows), rng.integers(classes, size=rows)
+            assert not trueodds.report(p_NC, labels_N).doubt

@@ -249,7 +249,8 @@ class VectorInput(InputKind):
     @cached_property
     def _bounds(self) -> tuple[list[int], Array, Array]:
         """Columns of the features of whole numbers, with their lowest and their highest values."""
-        columns = [column for column, name in enumerate(self.features) if name in frozenset(self.whole_numbers)]
+        whole = frozenset(self.whole_numbers)
+        columns = [column for column, name in enumerate(self.features) if name in whole]
         ends = [self.ranges.get(self.features[column], (-WHOLE, WHOLE)) for column in columns]
         low, high = (np.array(end, np.float64) for end in zip(*ends, strict=True))
         return columns, low, high

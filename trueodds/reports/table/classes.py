@@ -21,8 +21,11 @@ NO_LABEL_CURE = "leave the cell empty (in an array: NaN) if there is no label"
 UNCLEAR = ("none", "na", "n/a", "#n/a", "<na>")
 """Cells, in lower case, that some programs write for a missing value and that may also be names of classes."""
 _SIGNS = {"-1": 0, "1": 1}
-_TELLING = 20
-"""Smallest number of labelled rows that may show another order of the classes."""
+_TELLING, _ROWS_A_CLASS = 100, 10
+"""Smallest number of labelled rows, in all and for each class, that may show another order of the classes.
+
+With fewer rows, some order fits by chance: of 600 rows of 1,000 classes most are the only one with their two classes.
+"""
 _ASSIGNED = 1000
 """Largest number of classes whose orders are compared, because the time grows with its cube."""
 _SHOWN = 4
@@ -271,7 +274,7 @@ def order_doubt(top_N: npt.NDArray[np.integer], label_N: npt.NDArray[np.integer]
     """
     known_N, count = label_N >= 0, len(classes)
     right, n = int((top_N == label_N).sum()), int(known_N.sum())
-    if n < _TELLING or 2 * right > n or count > _ASSIGNED:
+    if n < max(_TELLING, _ROWS_A_CLASS * count) or 2 * right > n or count > _ASSIGNED:
         return ""
     cell_N = top_N[known_N].astype(np.intp) * count + label_N[known_N]
     counts_CC = np.bincount(cell_N, minlength=count**2).reshape(count, count)
