@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -72,6 +73,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
     if distributed:
         longest_first(items)
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures of it are made
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    long = item.get_closest_marker("full") or item.get_closest_marker("containers")
+    if long and time.time() > float(os.environ.get("TEST_UNTIL", "inf")):
+        pytest.skip("TEST_UNTIL is over: this machine is too slow for every long test in the time of .ci/run")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -18,6 +18,7 @@ MAKEFILE = """
 setup:
 \t@:
 test:
+\t@test "$$TEST_UNTIL" -gt 0 || exit 9
 \t@echo "tests $$DOCKER_HOST $$TRUEODDS_ENGINE" >> "$$TRACE"; exit $${STATUS:-0}
 test-containers:
 \t@echo "containers $$DOCKER_HOST $$TRUEODDS_ENGINE" >> "$$TRACE"; exit $${CONTAINERS:-0}

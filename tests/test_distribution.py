@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, pytest_xdist_make_scheduler
+from tests.conftest import ROOT, pytest_runtest_setup, pytest_xdist_make_scheduler
 from tests.distribution import MINUTES, SECONDS, SHARED, few_parameters
 
 
@@ -41,6 +42,20 @@ def test_parameters_behind_the_few_are_full() -> None:
     items: Any = [few[0], Item("a.py::other[0]"), *few[1:], Item("b.py::test[0]", pytest.mark.few(1))]
     few_parameters(items)
     assert [item.nodeid for item in items if "full" in item.marks] == ["a.py::test[2]", "a.py::test[3]"]
+
+
+@pytest.mark.parametrize("until", ["0", "1e12"])
+def test_no_long_test_begins_when_the_time_is_over(until: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fast, long, containers = (
+        Item("a.py::test", *marks) for marks in ((), (pytest.mark.full,), (pytest.mark.containers,))
+    )
+    monkeypatch.setenv("TEST_UNTIL", until)
+    begun = []
+    for item in (fast, long, containers):
+        with suppress(pytest.skip.Exception):
+            pytest_runtest_setup(item)  # type: ignore[arg-type]  # a stand-in
+            begun.append(item)
+    assert begun == ([fast] if until == "0" else [fast, long, containers])
 
 
 class Process:
