@@ -178,16 +178,29 @@ def test_the_chosen_line_says_why() -> None:
 
 def test_no_calibration_stays_within_one_standard_error() -> None:
     """Calibrated logits: what lies below identity's NLL lies there by chance, and its line says so."""
-    taken = []
+    taken, told = [], []
     for seed in range(12):
         z, labels = drawn(300, 4, 1.0, 2.0, seed=seed)
         selection = calibrators.select(z, labels, candidates=("identity", "temperature", "structured_vector"))
         taken.append(selection.calibrator.name == "identity")
         for line in selection.table:
-            if line.passed_over and "no calibration is" in line.passed_over:
+            if line.passed_over and "without calibration" in line.passed_over:
                 assert line.passed_over.endswith("within one standard error") and line.behind is not None
                 assert line.behind <= 0 or not taken[-1]
-    assert sum(taken) >= 9
+                told.append(line.name)
+    assert sum(taken) >= 9 and told
+
+
+def test_a_candidate_of_less_ece_and_no_less_nll_is_passed_over_in_true_words() -> None:
+    z, labels = drawn(700, 2, 1.0, 2.0, seed=1)
+    selection = calibrators.select(z, labels)
+    lines = {line.name: line for line in selection.table}
+    assert selection.calibrator.name == "identity"
+    above = [line for line in selection.table if line.passed_over and (line.behind or 0) > 0]
+    for line in above:
+        assert line.passed_over is not None and line.passed_over.endswith("above that without calibration")
+        assert f"NLL is {line.behind:.4f} +- " in line.passed_over and (line.ece or 1) <= (lines["identity"].ece or 0)
+    assert above
 
 
 def test_a_few_dear_errors_are_evidence_against_no_calibration() -> None:
