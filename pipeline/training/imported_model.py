@@ -17,6 +17,7 @@ from trueodds import logits
 from trueodds.errors import ConfigError, unknown
 from trueodds.files import write_bytes, write_json, write_npz, write_text
 from trueodds.importing import importer, onnx_file
+from trueodds.importing.errors import no_file
 from trueodds.importing.import_options import ImportOptions, Preprocessing
 from trueodds.importing.labelled_rows import ImportRows
 from trueodds.texts import quotes
@@ -110,7 +111,7 @@ def _check_settings(training: Training, kind: Kind) -> Path:
     assert training.model is not None
     path, standard = Path(training.model), Training()
     if not path.is_file():
-        raise ConfigError(f"training.model is {training.model!r}, which does not exist; give the path of an ONNX file")
+        raise ConfigError(f"training.model is {training.model!r}, which {no_file(path)}")
     for name in Training.model_fields:
         if name not in BESIDE and getattr(training, name) != getattr(standard, name):
             problem = (

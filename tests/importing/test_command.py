@@ -139,6 +139,11 @@ def test_without_pyarrow_a_parquet_table_names_the_extra(
 def test_what_is_missing_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(tmp_path / "no.onnx", "--labelled", "val.npz") == 1
     assert capsys.readouterr().err.startswith(f"error: {tmp_path / 'no.onnx'} does not exist; give the path of an ONNX")
+    (tmp_path / "saved_model.pb").touch()
+    assert command(tmp_path, "--labelled", "val.npz") == 1
+    assert capsys.readouterr().err.startswith(
+        f"error: {tmp_path} is a folder; give the path of an ONNX file; convert a S"
+    )
 
 
 def test_ordered_classes_are_in_the_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

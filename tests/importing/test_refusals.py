@@ -95,7 +95,12 @@ X, PIXELS = vectors(40), images(40, 3)
 FILES = [
     (save(b""), X, ImportOptions(), "m.onnx is empty; export the model to ONNX first"),
     (save(b"hello"), X, ImportOptions(), "is not an ONNX model: export the model to ONNX first"),
-    (save(b"PK\x03\x04 archive"), X, ImportOptions(), "a zip archive, as torch.save writes; export the model with"),
+    (save(b"PK\x03\x04 archive"), X, ImportOptions(), "a zip archive, as torch.save and Keras write; export the"),
+    (save(b'{"learner":{"attributes"'), X, ImportOptions(), "a model of XGBoost; convert it with onnxmltools"),
+    (save(b"{L\x00\x00learner"), X, ImportOptions(), "a model of XGBoost; convert it with onnxmltools"),
+    (save(b"tree\nversion=v4\n"), X, ImportOptions(), "a model of LightGBM; convert it with onnxmltools"),
+    (save(b"CBM10\x9f"), X, ImportOptions(), 'a model of CatBoost; write it with save_model("model.onnx"'),
+    (save(b'{"nodes": []}'), X, ImportOptions(), "JSON; write the model with its library's export to ONNX"),
     (save(b"\x80\x04 pickle"), X, ImportOptions(), "a Python pickle; convert the model, scikit-learn's with skl2onnx"),
     (external, X, ImportOptions(),
      "stores weights in weights.bin, which is not in the same folder; copy weights.bin into"),

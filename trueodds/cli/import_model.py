@@ -25,6 +25,7 @@ from trueodds.cli import Subparsers, status_of
 from trueodds.cli.conformal_options import add_conformal, set_lines, sets_of
 from trueodds.errors import UserError
 from trueodds.importing import forms
+from trueodds.importing.errors import no_file
 from trueodds.processes import limited
 from trueodds.processes.choices import LABEL
 from trueodds.processes.limited import SECONDS, SHARE
@@ -123,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
         if importlib.util.find_spec(package) is None:
             raise ModuleNotFoundError(name=package)
     if not arguments.model.is_file():
-        raise MissingModelError(f"{arguments.model} does not exist; give the path of an ONNX file")
+        raise MissingModelError(f"{arguments.model} {no_file(arguments.model)}")
     is_new = not arguments.out.exists()
     arguments.out.mkdir(parents=True, exist_ok=True)
     try:

@@ -35,10 +35,14 @@ LONGEST_METADATA = 2**24
 LIMIT = 2**31 - 1
 """Largest size in bytes of a protobuf message, and so of a graph with its weights in one file."""
 LOOKS = {
-    b"PK\x03\x04": "a zip archive, as torch.save writes; export the model with torch.onnx.export",
+    b"PK\x03\x04": "a zip archive, as torch.save and Keras write; export the model with torch.onnx.export or tf2onnx",
     b"\x80": "a Python pickle; convert the model, scikit-learn's with skl2onnx.to_onnx",
     b"\x89HDF": "an HDF5 file, as Keras writes; convert the model with tf2onnx",
-    b"{": "JSON",
+    b'{"learner"': "a model of XGBoost; convert it with onnxmltools.convert_xgboost",
+    b"{L\x00": "a model of XGBoost; convert it with onnxmltools.convert_xgboost",
+    b"tree\nversion=": "a model of LightGBM; convert it with onnxmltools.convert_lightgbm",
+    b"CBM1": 'a model of CatBoost; write it with save_model("model.onnx", format="onnx")',
+    b"{": "JSON; write the model with its library's export to ONNX",
     b"version https://git-lfs": "a pointer of Git LFS; fetch the file itself with git lfs pull",
 }
 
