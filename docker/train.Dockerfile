@@ -17,7 +17,9 @@ RUN pip install --extra-index-url "${TORCH_INDEX}" -c /tmp/constraints.txt torch
 # 1000 is the first user of most Linux machines, whose files under datasets/ it can therefore read; the service's image
 # has the same one, for both mount the models. A new volume takes its owner from the folder that it is mounted on.
 WORKDIR /app
+COPY docker/healthy /usr/local/bin/
 RUN useradd --uid 1000 --create-home trueodds \
+ && chmod 755 /usr/local/bin/healthy \
  && mkdir -p /app/.dvc/cache /app/.dvc/tmp /app/.runs /models /downloads /home/trueodds/.prefect \
  && chown 1000:1000 /app/.dvc/cache /app/.dvc/tmp /app/.runs /models /downloads /home/trueodds/.prefect
 

@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path, PurePosixPath
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -178,8 +180,35 @@ def test_volumes_are_mounted_where_the_images_made_folders_for_their_user() -> N
 def test_health_is_asked_for_where_the_service_listens() -> None:
     (check,) = [rest for word, rest in last_stage(DOCKER / "serve.Dockerfile") if word == "HEALTHCHECK"]
     port = environment_of(DOCKER / "serve.Dockerfile")["TRUEODDS_PORT"]
-    assert f"http://127.0.0.1:{port}/health/ready" in check
+    assert check.endswith(f'CMD ["healthy", "{port}", "health/ready"]')
     assert [mount.rsplit(":", 1)[1] for mount in COMPOSE["services"]["service"]["ports"]] == [port]
+
+
+@pytest.mark.parametrize(("status", "healthy"), [(200, True), (204, True), (503, False), (404, False), (None, False)])
+def test_health_is_a_success_and_nothing_else(status: int | None, healthy: bool) -> None:
+    asked = []
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append((self.path, self.headers["Host"]))
+            self.send_response(status or 0)
+            self.end_headers()
+            self.wfile.write(b"" if status == 204 else b"x" * 100_000)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        port = str(server.server_address[1])
+        if status is None:
+            server.server_close()  # nobody listens
+        else:
+            Thread(target=server.serve_forever, daemon=True).start()
+        done = subprocess.run([str(DOCKER / "healthy"), port, "health/ready"], capture_output=True, timeout=20)
+        if status:
+            server.shutdown()
+    assert (done.returncode == 0) == healthy, done
+    assert asked == ([("/health/ready", "127.0.0.1")] if status else [])
 
 
 def test_ports_are_open_to_this_machine_only() -> None:
