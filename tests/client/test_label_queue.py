@@ -75,6 +75,8 @@ def test_draw_lease_and_label(client: Client, url: str) -> None:
 def test_the_command(client: Client, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     observe(client, "queue-b")
     whose, file = ("--who", "Ada", "--model", "queue-b"), tmp_path / "to_label.csv"
+    assert run(url, "export", "--out", file, *whose) == 1 and not file.exists()
+    assert "0 answers wait for labels; draw some: trueodds label draw" in capsys.readouterr().err
     assert run(url, "draw", "--budget", 40, "--goal", "plain", *whose) == 0
     assert "40 of 40 answers of queue-b/1 are in the label queue, drawn with propensities from 1 to 1" in (
         capsys.readouterr().out

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from trueodds.cli import Subparsers
 from trueodds.cli.arguments import whole_number
 from trueodds.cli.sample import add_design, suspects_line
+from trueodds.errors import UserError
 from trueodds.processes.choices import SERVICE, URL
 
 if TYPE_CHECKING:
@@ -109,10 +110,13 @@ def _export(client: Client, arguments: argparse.Namespace, whose: dict[str, Any]
     table.check_no_labels(arguments.out, ("label", "skip"))
     queue = client.lease_answers(**whose, count=arguments.count, minutes=60 * arguments.hours, show=arguments.show)
     classes = queue["classes"]
+    waiting = queue["state"]["waiting"]
+    if not queue["answers"]:
+        cure = "others have all of them; try again later" if waiting else "draw some: trueodds label draw"
+        raise UserError(f"no answer is to be had, and no file was written: {waiting:,} answers wait for labels; {cure}")
     names = ["id", "time", "tag", "predicted", "confidence", "propensity", "label", "skip"]
     rows = [{name: "" if one.get(name) is None else one[name] for name in names} for one in queue["answers"]]
     table.write(arguments.out, names, rows)
-    waiting = queue["state"]["waiting"]
     print(
         f"{arguments.out}: {len(rows):,} of {waiting:,} waiting answers. The classes are {', '.join(classes)}.\n"
         f"Fill in the column label, then run: trueodds label import {arguments.out} --who {arguments.who!r}"
