@@ -231,6 +231,7 @@ def test_one_column_and_names_of_classes() -> None:
         ),
         ([[2.0, -1.0]], [0], {}, r"probabilities holds -1; allowed is \[0, 1\]. If these are logits, apply"),
         ([[0.4, 0.4]], [0], {}, "sums to 0.8; every row must sum to 1"),
+        ([[0.2, 0.9, 0.5], [0.8, 0.1, 0.5]], [1, 0, 1], {}, "sums to 1.6; .*; every column does: transpose them"),
         ([[0.5, 0.5]], [2], {}, "labels holds 2; allowed are the class indices 0..1"),
         ([[0.5, 0.5]], [0], {"level": 95}, "level is 95; allowed is"),
         ([[0.5, 0.5]], [0], {"bins": 7}, "bins is 7"),

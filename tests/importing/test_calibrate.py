@@ -301,6 +301,11 @@ def test_the_calibrator_is_folded_into_a_graph(tmp_path: Path, capsys: pytest.Ca
             "has dtype <U21; expected numbers, or names with an array class_names",
         ),
         ({"logits": Z, "labels": np.eye(3)[Y]}, "for one column a class pass labels.argmax(axis=1)"),
+        ({"logits": Z.T, "labels": Y}, "may have rows and classes exchanged: transpose them"),
+        (
+            {"logits": Z[:, :1], "labels": Y % 2},
+            "the outputs have one column; give a column for each class: for a logit z",
+        ),
         ({"logits": np.where(Z > 8, np.nan, Z), "labels": Y}, "is nan; every value must be finite"),
         (
             {"logits": Z, "labels": Y, "test_logits": Z[:, :2], "test_labels": Y % 2},

@@ -244,11 +244,18 @@ def check_labels(labels: npt.ArrayLike, rows: int, classes: int, name: str = "la
     """
     labels_N = as_vector(as_array(labels, name))
     if labels_N.shape != (rows,):
-        cure = f"; for one column a class pass {name}.argmax(axis=1)" if labels_N.shape == (rows, classes) else ""
+        cure = ""
+        if labels_N.shape == (rows, classes):
+            cure = f"; for one column a class pass {name}.argmax(axis=1)"
+        elif labels_N.shape == (classes,):
+            cure = f"; outputs of shape ({rows}, {classes}) may have rows and classes exchanged: transpose them"
         raise ValueError(f"{name} has shape {labels_N.shape}; expected ({rows},), one class index for each row{cure}")
     if labels_N.dtype.kind == "f" and np.isnan(labels_N).any():
         row = int(np.isnan(labels_N).argmax())
         raise ValueError(f"{name}[{row}] is nan, a missing label; {GAP_CURE}")
+    if classes == 1 and labels_N.any():
+        cure = "give a column for each class: for a logit z, 0 and z; for a probability p, 1 - p and p"
+        raise ValueError(f"{name} holds {labels_N[labels_N != 0][0]}, and the outputs have one column; {cure}")
     expected = f"expected integer class indices 0..{classes - 1}"
     if labels_N.dtype.kind == "f":
         uneven_N = ~np.isfinite(labels_N) | (labels_N != np.floor(labels_N))
@@ -346,9 +353,12 @@ def check_probabilities(
     if wrong_N.any():
         sums_N = probabilities_NC.sum(axis=1, dtype=np.float64)
         off = int(np.where(wrong_N, np.abs(sums_N - 1), 0).argmax())
-        cure = "; these are bfloat16: convert the logits to float32 before the softmax"
-        is_rough = bool(abs(sums_N[off] - 1) < _BFLOAT16) and _has_8_bits(probabilities_NC)
-        raise ValueError(f"{name}[{off}] sums to {sums_N[off]:.6g}; every row {MUST_SUM}{cure * is_rough}")
+        cure = ""
+        if abs(sums_N[off] - 1) < _BFLOAT16 and _has_8_bits(probabilities_NC):
+            cure = "; these are bfloat16: convert the logits to float32 before the softmax"
+        elif sums_to_one(probabilities_NC.T, step).all():
+            cure = "; every column does: transpose them"
+        raise ValueError(f"{name}[{off}] sums to {sums_N[off]:.6g}; every row {MUST_SUM}{cure}")
     return probabilities_NC
 
 
