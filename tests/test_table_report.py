@@ -404,6 +404,11 @@ GOOD = {"probabilities": P, "labels": Y}
         ({"x": P}, [], "has no 'probabilities'; it holds x. Expected an .npz with probabilities"),
         ({"probabilities": P}, [], "has no 'labels'; it holds probabilities"),
         ({"confidence": CONFIDENCE}, [], "has no 'correct'; it holds confidence"),
+        (
+            {"confidence": CONFIDENCE, "prediction": Y, "label": Y},
+            ["--label", "label"],
+            "it holds confidence, prediction, label. Rename 'prediction' to 'predicted' if it is that.",
+        ),
         (GOOD, ["--logits"], "has no 'logits'; it holds probabilities, labels"),
         (GOOD | {"logits": Z}, [], "choose one: --probabilities or --logits"),
         (GOOD | {"probabilities": Z}, [], "give --logits if these are logits"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -650,7 +651,7 @@ def _of_confidence(
         predicted, labelled_N, correct_N = agreement(path.name, predicted, labels, classes, form.first_label)
         names = predicted.values
     elif form.needs_labels:
-        raise _missing(path, ["correct"] if predicted is None else ["labels"], available)
+        raise no_outcome(path.name, available)
     else:
         labelled_N = correct_N = np.zeros(len(confidence), np.bool_)
     confidence = as_numbers(confidence, "confidence")
@@ -725,6 +726,16 @@ def _one_of_logits(path: Path, name: str) -> FileError:
     """Build the error for a single column of logits."""
     problem = f"{path}: the {name} holds one logit for each answer; expected one for each class"
     return FileError(f"{problem}. With two classes, give 0 for the other class, or give probabilities")
+
+
+def no_outcome(name: str, available: Sequence[str] | Mapping[str, Any]) -> FileError:
+    """Build the error for confidences beside which nothing says what was right."""
+    missing = "predicted" if "label" in available else "correct" if "predicted" not in available else "labels"
+    close = difflib.get_close_matches(missing, set(available) - {"confidence", "label"}, n=1, cutoff=0.5)
+    cure = f" Rename {close[0]!r} to {missing!r} if it is that." if close else ""
+    return FileError(
+        f"{name} has no {missing!r}; it holds {', '.join(available) or 'nothing'}.{cure} Expected {TABLES}"
+    )
 
 
 def _missing(path: Path, names: Sequence[str], available: Sequence[str] | Mapping[str, Any]) -> FileError:

@@ -16,7 +16,7 @@ from trueodds.inputs.columns import Texts
 from trueodds.inputs.times import COMPACT_DATES, EARLIEST, LATEST, TEN_YEARS, YEARS_MS
 from trueodds.inputs.times import UNITS as TIME_UNITS
 from trueodds.inputs.times import note as time_note
-from trueodds.processes.choices import TABLES, TrendUnit
+from trueodds.processes.choices import TrendUnit
 from trueodds.reports.schemas import MOST_MINUTES, Unit
 from trueodds.reports.table.classes import (
     bare_names,
@@ -25,7 +25,7 @@ from trueodds.reports.table.classes import (
     one_column,
     order_note,
 )
-from trueodds.reports.table.reading import Form, choose_columns, unread_note
+from trueodds.reports.table.reading import Form, choose_columns, no_outcome, unread_note
 from trueodds.reports.table.table_content import agreement, correctness
 from trueodds.reports.table.table_report import MAX_POINTS, MOST_GROUPS
 from trueodds.reports.warehouse.answer_rows import _is_explained, _on_step, all_of, period_of, rows_of, text_of
@@ -36,7 +36,7 @@ from trueodds.reports.warehouse.table_source import EMBEDDED, TESTED, EngineErro
 from trueodds.reports.warehouse.terms import at_least, number, total, where
 from trueodds.sums.rounding import EXACT, Resolution
 from trueodds.sums.steps import _EVIDENCE_ROWS, COARSEST_WITH_NLL, MOST_ROUNDING, _common_steps
-from trueodds.texts import alike, plural, quotes, short
+from trueodds.texts import alike, plural, short
 
 MOST_VALUES = 10_000
 """Largest number of different labels, or of other values whose meaning is looked up."""
@@ -418,8 +418,7 @@ def _of_confidence(source: TableSource, form: Form, plan: ReadingPlan, notes: li
         )
         del labelled_N
     else:
-        missing = "correct" if "predicted" not in header else "labels"
-        raise FileError(f"{source.name} has no {missing!r}; it holds {quotes(header)}. Expected {TABLES}")
+        raise no_outcome(source.name, header)
     if low and len(label_names) == 2:
         notes.append(
             f"{low:,} answers of two classes have a confidence below one half. confidence is the probability of the"
