@@ -197,7 +197,7 @@ def test_bodies_cut_in_the_middle(running: Service) -> None:
 @pytest.mark.full
 def test_floods_do_not_slow_the_others(running: Service) -> None:
     for kind in floods.FLOODS:
-        outcome = floods.flood(running, kind, 1)
+        outcome = floods.flood(running, kind, 0.5)
         if kind not in floods.ALLOWED:
             assert set(outcome.statuses) <= {"431", "400", "none"} and outcome.statuses["none"] <= 1, (kind, outcome)
         assert outcome.watched.probes > 1 and outcome.watched.probes_failed == 0, (kind, outcome)
