@@ -231,7 +231,7 @@ def _wait_for(watch: _Watch, moment: str, process: subprocess.Popen[str], second
         return
     has_come = dict(zip(MOMENTS[1:], (watch.is_copying, watch.is_copied, watch.is_named), strict=True))[moment]
     while process.poll() is None and not has_come():
-        time.sleep(0)
+        time.sleep(0.0002)  # and the publisher has the processor
 
 
 def _sizes(models: Path) -> list[tuple[str, int]]:
@@ -297,4 +297,4 @@ def _until_it_answers(service: Service, bundle: Bundle) -> None:
     while (now := service.get("/models").json()["default"]["version"]) != bundle.version:
         if time.monotonic() > deadline:
             raise LostError(f"{bundle.version} does not answer {SWITCH_SECONDS} s after it was published, but {now}")
-        time.sleep(0.02)
+        time.sleep(0.05)

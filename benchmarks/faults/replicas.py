@@ -24,7 +24,7 @@ from benchmarks.faults.process import Service
 APART = 10.0
 HOUR = 3600
 UNITS = {"hour": HOUR, "minute": 60}
-LOAD_SECONDS = 8.0
+LOAD_SECONDS = 4.0
 """Seconds of load. The slower clock reaches the full hour in the middle."""
 ALARM_SECONDS = 10.0
 REPEATED = "the call was recorded: it may be repeated"

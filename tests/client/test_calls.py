@@ -304,7 +304,7 @@ def test_without_httpx_it_names_the_extra() -> None:
 
 @pytest.mark.full
 def test_labels_are_never_in_memory_all_at_once(client: Client) -> None:
-    """Three times the labels need no more memory: they go in blocks of 20,000."""
+    """Twice the labels need no more memory: they go in blocks of 20,000."""
 
     def pairs(name: str, rows: int) -> Iterator[tuple[str, int]]:
         for n in range(rows):
@@ -313,7 +313,7 @@ def test_labels_are_never_in_memory_all_at_once(client: Client) -> None:
             yield f"{name}-{n}", n % 10
 
     peaks = []
-    for name, rows in (("a", 60_000), ("b", 180_000)):
+    for name, rows in (("a", 40_000), ("b", 80_000)):
         tracemalloc.start()
         try:
             summary = client.feedback(pairs(name, rows), model="tiny")

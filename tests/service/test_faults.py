@@ -30,12 +30,14 @@ from benchmarks.faults import replicas as apart
 from benchmarks.faults.ledger import Ledger, LostError
 from benchmarks.faults.process import Service
 from benchmarks.faults.watch import watched
+from service.app import create_app
+from service.settings import Settings
+from tests.service.app_client import Client
 from tests.service.tiny_bundle import CLASSES, SHAPE, write_bundle
-from trueodds.bundle import open_models
+from trueodds.bundle import DEFAULT, open_models
 
 WORST_MS = 5_000  # a loaded machine runs these too; the benchmark records what a quiet one needs
 UNDER_LOAD = 30  # labels that show that there were clients: a loaded machine took 170, a quiet one takes a thousand
-STORES = ("sqlite", "postgresql")
 
 
 @pytest.fixture
@@ -67,8 +69,8 @@ def ledger() -> Ledger:
 
 @pytest.fixture
 def bystander() -> Ledger:
-    """A ledger of clients who ask and label some fifty times a second; others would take a processor from the rest."""
-    return Ledger(0, len(CLASSES), SHAPE, pause=0.02)
+    """A ledger of clients who ask and label some twenty times a second; others would take a processor from the rest."""
+    return Ledger(0, len(CLASSES), SHAPE, pause=0.05)
 
 
 @pytest.mark.full
@@ -91,8 +93,9 @@ def test_the_ledger_sees_what_is_lost(running: Service, ledger: Ledger) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("store_url", "count"), [("sqlite", 12), ("postgresql", 8)], indirect=["store_url"])
-def test_a_dozen_kills(models: Path, tmp_path: Path, store_url: str | None, count: int, ledger: Ledger) -> None:
+@pytest.mark.parametrize("store_url", ["sqlite", "postgresql"], indirect=True)
+def test_kills(models: Path, tmp_path: Path, store_url: str | None, ledger: Ledger) -> None:
+    count = 5  # the fourth restart is killed too, and the fifth kill meets a service that stops
     with Service(tmp_path, models, store=store_url) as service:
         done = kills.kill_at_random(service, ledger, count)
         assert service.starts == 1 + count + done["while_starting"]
@@ -103,39 +106,52 @@ def test_a_dozen_kills(models: Path, tmp_path: Path, store_url: str | None, coun
 
 
 @pytest.mark.full
-def test_disk_full_by_a_limit_on_files(service: Service, ledger: Ledger) -> None:
-    assert disk.fill_and_free(service, ledger, disk.FileLimit(), 2) == {
-        "filled": 2, "recovered": 2, "live_while_full": 2
+def test_disk_full_by_a_limit_on_files(service: Service, bystander: Ledger) -> None:
+    assert disk.fill_and_free(service, bystander, disk.FileLimit(), 1) == {
+        "filled": 1, "recovered": 1, "live_while_full": 1
     }  # fmt: skip
-    assert ledger.counts["predict_503"] >= 20 and ledger.counts["settled"] == 4
+    assert bystander.counts["predict_503"] >= 10 and bystander.counts["settled"] == 2
 
 
 @pytest.mark.full
-def test_disk_full_by_a_full_file_system(models: Path, tmp_path: Path, ledger: Ledger) -> None:
+def test_disk_full_by_a_full_file_system(models: Path, tmp_path: Path, bystander: Ledger) -> None:
     try:
         with disk.tmpfs(tmp_path / "small") as folder, Service(folder, models) as service:
-            done = disk.fill_and_free(service, ledger, disk.SmallFileSystem(), 2)
+            done = disk.fill_and_free(service, bystander, disk.SmallFileSystem(), 1)
     except PermissionError as error:
         pytest.skip(str(error))
-    assert done == {"filled": 2, "recovered": 2, "live_while_full": 2}
-    assert ledger.counts["predict_503"] >= 20 and ledger.counts["settled"] == 4
+    assert done == {"filled": 1, "recovered": 1, "live_while_full": 1}
+    assert bystander.counts["predict_503"] >= 10 and bystander.counts["settled"] == 2
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("store_url", STORES, indirect=True)
-def test_clock_jumps(models: Path, tmp_path: Path, store_url: str | None, bystander: Ledger) -> None:
+def test_clock_jumps(models: Path, tmp_path: Path, bystander: Ledger) -> None:
     wall = clock.Clock(tmp_path)
-    with Service(tmp_path, models, store=store_url, environment=wall.environment) as service:
+    with Service(tmp_path, models, environment=wall.environment) as service:
         done = clock.jump(service, bystander, wall, len(clock.JUMPS))
     assert done == {"jumps": len(clock.JUMPS), "seen": len(clock.JUMPS), "restarts": len(clock.JUMPS) // 3}
     assert bystander.counts["settled"] == len(clock.JUMPS) and len(bystander.labels) > UNDER_LOAD
 
 
 @pytest.mark.full
-def test_a_damaged_bundle_is_refused_in_words(service: Service) -> None:
-    reasons = {kind: damaged.refused_at_start(service, kind) for kind in damaged.DAMAGES}
-    assert len(reasons) == len(damaged.DAMAGES) == 12
-    assert all("damaged-" in reason and "Traceback" not in reason for reason in reasons.values())
+@pytest.mark.parametrize("kind", ["model cut", "calibrator flipped", "card noise"])
+def test_a_damaged_bundle_is_refused_by_the_process(service: Service, kind: str) -> None:
+    reason = damaged.refused_at_start(service, kind)
+    assert "damaged-" in reason and "Traceback" not in reason
+
+
+def test_a_damaged_bundle_is_refused_in_words(models: Path, settings: Settings) -> None:
+    good = open_models(models).default()
+    for kind in damaged.DAMAGES:
+        damaged.damage(models, kind, 0)
+        with Client(create_app(settings)) as client:
+            assert client.get("/health/live").status_code == client.get("/metrics").status_code == 200
+            refusal = client.read("/health/ready", 503)["error"]["message"]
+            assert "damaged-" in refusal and "Traceback" not in refusal
+        (models / DEFAULT).write_text(f"{good.parent.name}/{good.name}\n")
+    with Client(create_app(settings)) as client:
+        client.read("/health/ready")
+    assert len(damaged.DAMAGES) == 12
 
 
 @pytest.mark.full
@@ -153,7 +169,7 @@ def test_a_damaged_new_version_leaves_the_old_one_serving(service: Service) -> N
     assert requests > 3
 
 
-@pytest.mark.parametrize("count", [150, pytest.param(4_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [150, pytest.param(1_500, marks=pytest.mark.full)])
 def test_hostile_bodies(running: Service, count: int) -> None:
     outcome = hostile.attack(running, count, SHAPE)
     assert outcome.server_errors == [] and outcome.odd_errors == []
@@ -179,10 +195,9 @@ def test_bodies_cut_in_the_middle(running: Service) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("kinds", [("trailers", "requests"), tuple(floods.FLOODS)])
-def test_floods_do_not_slow_the_others(running: Service, kinds: tuple[str, ...]) -> None:
-    for kind in kinds:
-        outcome = floods.flood(running, kind, 1)
+def test_floods_do_not_slow_the_others(running: Service) -> None:
+    for kind in floods.FLOODS:
+        outcome = floods.flood(running, kind, 0.5)
         if kind not in floods.ALLOWED:
             assert set(outcome.statuses) <= {"431", "400", "none"} and outcome.statuses["none"] <= 1, (kind, outcome)
         assert outcome.watched.probes > 1 and outcome.watched.probes_failed == 0, (kind, outcome)
@@ -204,12 +219,14 @@ def test_slow_clients_do_not_slow_the_others(service: Service) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize("store_url", ["postgresql"], indirect=True)
-def test_the_database_restarted_gone_and_hanging(models: Path, tmp_path: Path, store_url: str, ledger: Ledger) -> None:
+def test_the_database_restarted_gone_and_hanging(
+    models: Path, tmp_path: Path, store_url: str, bystander: Ledger
+) -> None:
     with database.Network(store_url) as network, Service(tmp_path, models, store=network.url) as service:
-        done = database.interrupt(service, ledger, network, 2)
-    assert (done["restarted"], done["gone"], done["hanging"]) == (2, 2, 2)
-    assert done["connections_broken"] >= 4 and done["live"] == 4
-    assert network.carried > 1_000 and ledger.counts["settled"] == 6 and len(ledger.labels) > UNDER_LOAD
+        done = database.interrupt(service, bystander, network, 1)
+    assert (done["restarted"], done["gone"], done["hanging"]) == (1, 1, 1)
+    assert done["connections_broken"] >= 2 and done["live"] == 2
+    assert network.carried > 1_000 and bystander.counts["settled"] == 3 and len(bystander.labels) > UNDER_LOAD
 
 
 @pytest.fixture
@@ -219,8 +236,8 @@ def variants(models: Path, tmp_path: Path) -> publishing.Variants:
 
 @pytest.mark.full
 def test_publishing_with_a_limit_on_files(service: Service, bystander: Ledger, variants: publishing.Variants) -> None:
-    done = publishing.publish_without_space(service, bystander, publishing.LimitOnFiles(), variants, 4)
-    assert (done["failed"], done["copying"], done["changing_roles"]) == (4, 2, 2) and done["published"] >= 4
+    done = publishing.publish_without_space(service, bystander, publishing.LimitOnFiles(), variants, 2)
+    assert (done["failed"], done["copying"], done["changing_roles"]) == (2, 1, 1) and done["published"] >= 2
     assert bystander.counts["settled"] == 1 and len(set(bystander.versions.values())) > 1
 
 
@@ -230,17 +247,17 @@ def test_publishing_onto_a_full_volume(tmp_path: Path, bystander: Ledger) -> Non
     try:
         with disk.tmpfs(tmp_path / "volume", 4) as models, Service(tmp_path, models) as service:
             open_models(models).publish(tmp_path / "bundle")
-            done = publishing.publish_without_space(service, bystander, publishing.FullVolume(), variants, 4)
+            done = publishing.publish_without_space(service, bystander, publishing.FullVolume(), variants, 2)
     except PermissionError as error:
         pytest.skip(str(error))
-    assert (done["failed"], done["copying"], done["changing_roles"]) == (4, 2, 2)
+    assert (done["failed"], done["copying"], done["changing_roles"]) == (2, 1, 1)
     assert bystander.counts["settled"] == 1 and len(set(bystander.versions.values())) > 1
 
 
 @pytest.mark.full
 def test_killed_publishers(service: Service, bystander: Ledger, variants: publishing.Variants) -> None:
-    done = publishing.kill_publishers(service, bystander, variants, 8)
-    assert done["killed"] >= 4 and sum(done.values()) == 8 + done["killed"]
+    done = publishing.kill_publishers(service, bystander, variants, len(publishing.MOMENTS))
+    assert done["killed"] >= 2 and sum(done.values()) == len(publishing.MOMENTS) + done["killed"]
     assert bystander.counts["settled"] == 1 and len(bystander.labels) > UNDER_LOAD
 
 
@@ -261,7 +278,7 @@ def test_two_replicas_whose_clocks_disagree(models: Path, tmp_path: Path, store_
 
 
 @pytest.mark.full
-def test_a_postgres_that_restarts_under_two_replicas(models: Path, tmp_path: Path, ledger: Ledger) -> None:
+def test_a_postgres_that_restarts_under_two_replicas(models: Path, tmp_path: Path, bystander: Ledger) -> None:
     if reason := postgres.missing():
         pytest.skip(reason)
     folders = tmp_path / "one", tmp_path / "other"
@@ -270,9 +287,9 @@ def test_a_postgres_that_restarts_under_two_replicas(models: Path, tmp_path: Pat
     with postgres.Cluster() as cluster:
         store = cluster.database()
         with Service(folders[0], models, store=store) as one, Service(folders[1], models, store=store) as other:
-            done = restarts.restart((one, other), ledger, cluster, 1)
+            done = restarts.restart((one, other), bystander, cluster, 1)
     assert done == {"stopped": 1, "killed": 1, "unready": 4, "recovered": 4}
-    assert ledger.counts["settled"] == 4 and ledger.counts["predict_503"] > 0
+    assert bystander.counts["settled"] == 4 and bystander.counts["predict_503"] > 0
 
 
 @pytest.mark.full

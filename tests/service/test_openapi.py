@@ -27,7 +27,7 @@ from trueodds.inputs.image.formats import ALLOWED
 
 JSON = "application/json"
 FEW = settings(
-    max_examples=25,
+    max_examples=12,
     derandomize=True,
     deadline=None,
     database=None,
@@ -175,7 +175,7 @@ JSON_VALUE = st.recursive(
 
 
 @pytest.mark.full
-@settings(FEW, max_examples=150)
+@settings(FEW, max_examples=60)
 @given(value=JSON_VALUE, key=st.sampled_from(["instances", "labels", "observations", "decisions"]))
 def test_no_json_causes_a_server_error(running: Client, vectors: Client, value: object, key: str) -> None:
     paths = ("/predict", "/feedback", "/observe", "/observe/decisions")
@@ -194,7 +194,7 @@ KINDS = [
 ]
 
 
-@settings(FEW, max_examples=150)
+@settings(FEW, max_examples=60)
 @given(body=st.binary(max_size=200), kind=st.sampled_from(KINDS))
 def test_no_bytes_cause_a_server_error(running: Client, vectors: Client, body: bytes, kind: str) -> None:
     framed = b'--b\r\nContent-Disposition: form-data; name="files"; filename="a"\r\n\r\n' + body + b"\r\n--b--\r\n"

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -19,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import psutil
 import pytest
 
@@ -27,7 +25,6 @@ from service.telemetry import worker_files
 from tests.service.hooks import until
 from tests.service.tiny_bundle import pictures, write_bundle
 from trueodds.bundle import open_models
-from trueodds.metrics import CalibrationSums, ece
 
 ROOT = Path(__file__).parents[2]
 
@@ -92,49 +89,6 @@ def test_ends_in_order_where_nobody_reads_the_address(folder: Path, workers: str
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, "")
     assert not (folder / "store.sqlite-wal").exists()
-
-
-@pytest.mark.full
-def test_kill_9_loses_nothing_acknowledged(folder: Path) -> None:
-    acknowledged: list[dict[str, Any]] = []
-    labels: dict[str, int] = {}
-
-    def work(seed: int) -> None:
-        with httpx.Client(base_url=client.base_url, timeout=60) as mine:
-            for k in range(10_000):
-                try:
-                    predictions = predict(mine, pictures(2, seed=1000 * seed + k))
-                    acknowledged.extend(predictions)
-                    rows = [{"id": p["id"], "index": (seed + k) % 4} for p in predictions]
-                    if mine.post("/feedback", json={"labels": rows}).status_code == 200:
-                        labels.update({row["id"]: row["index"] for row in rows})
-                except httpx.TransportError:
-                    return
-
-    with server(folder) as (client, process):
-        workers = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-        for worker in workers:
-            worker.start()
-        while len(labels) < 60:
-            time.sleep(0.01)
-        os.kill(process.pid, signal.SIGKILL)
-        for worker in workers:
-            worker.join()
-    with server(folder) as (client, _):
-        rows = [{"id": i, "index": y} for i, y in labels.items()]
-        again = client.post("/feedback", json={"labels": rows}).json()
-        again.pop("import_id")
-        assert again == {"stored": 0, "already_known": len(rows), "corrected": 0, "held": 0}
-        late = [{"id": p["id"], "index": 0} for p in acknowledged if p["id"] not in labels]
-        for row in late:  # acknowledged predictions; a label whose answer was lost may be there already
-            assert client.post("/feedback", json={**row, "correct": True}).status_code == 200
-        labels |= {row["id"]: 0 for row in late}
-        report = client.get("/calibration-report").json()
-        assert report["answers"] >= len(acknowledged)
-        assert report["labelled"] == len(labels) == len(acknowledged)
-        probabilities_NC = np.array([p["probabilities"] for p in acknowledged])
-        expected = CalibrationSums.from_probabilities(probabilities_NC, [labels[p["id"]] for p in acknowledged])
-        assert report["ece"] == pytest.approx(ece(expected), abs=1e-9)
 
 
 @pytest.mark.full

@@ -60,11 +60,11 @@ def test_the_graph_of_a_database_adds_a_day(tmp_path: Path, monkeypatch: pytest.
                     f"DROP TABLE IF EXISTS {name}",
                     f"CREATE TABLE {name} AS SELECT * FROM all_{name} WHERE time < {START + days * DAY}",
                 )
-            run(["dvc", "repro", "-q"], tmp_path)
+            run(["dvc", "repro", "-q", *(["sums"] if days == 1 else [])], tmp_path)
             names = [path.stem for path in sorted((tmp_path / "sums").glob("*.parquet"))]
             assert names == ["2026-03-01", "2026-03-02"][:days]
-            alarm = json.loads((tmp_path / "alarm.json").read_text())
-            assert len(alarm["partitions"]) == days and (tmp_path / "report.html").is_file()
+        alarm = json.loads((tmp_path / "alarm.json").read_text())
+        assert len(alarm["partitions"]) == 2 and (tmp_path / "report.html").is_file()
     finally:
         database.close()
 

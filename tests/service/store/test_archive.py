@@ -235,7 +235,11 @@ def dying(store: Store, folder: Path, steps: Steps) -> AnswerArchive:
     return archive
 
 
-@pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    ("address", "stride"),
+    [("sqlite", 3), *(pytest.param(*case, marks=pytest.mark.full) for case in (("sqlite", 1), ("postgres", 3)))],
+    indirect=["address"],
+)
 def test_a_kill_at_every_step_loses_nothing_and_writes_nothing_twice(address: str, tmp_path: Path, stride: int) -> None:
     async def main() -> None:
         fatal, seen = 1, set[int]()
@@ -489,6 +493,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[buckets.Store]:
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("address", ["sqlite"], indirect=True)
 async def test_a_bucket(store: Store, bucket: buckets.Store, tmp_path: Path) -> None:
     """S3 with conditional writes: refused, away, back, and read back."""
     await filled(store)
@@ -595,7 +600,11 @@ def test_a_model_has_one_folder(name: str, folder: str) -> None:
     assert folder_of(name) == folder and name_of(folder) == name
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(8, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    ("address", "kills"),
+    [("sqlite", 1), *(pytest.param(store, 4, marks=pytest.mark.full) for store in ("sqlite", "postgres"))],
+    indirect=["address"],
+)
 def test_kill_9_while_it_archives(address: str, tmp_path: Path, kills: int) -> None:
     """A process that archives without end is killed at any moment, and another one goes on."""
     choice = random.Random(kills)

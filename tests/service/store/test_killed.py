@@ -32,7 +32,11 @@ def work_and_die(address: str, first: int, lines: int) -> list[tuple[int, list[s
     return [tuple(json.loads(line)) for line in output if line.strip().endswith("]]")]
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(12, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    ("address", "kills"),
+    [("sqlite", 1), *(pytest.param(store, 4, marks=pytest.mark.full) for store in ("sqlite", "postgres"))],
+    indirect=["address"],
+)
 async def test_what_was_acknowledged_is_there(address: str, kills: int) -> None:
     rng = np.random.default_rng(kills)
     output = [line for k in range(kills) for line in work_and_die(address, 3_000_000 * k, int(rng.integers(30, 120)))]
