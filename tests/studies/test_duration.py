@@ -121,7 +121,12 @@ def test_a_failed_attempt_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_only_a_kept_run_of_another_processor_asks_for_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """To ask loads torch, which takes longer than the rest of a dry run."""
     asked: list[str] = []
-    monkeypatch.setattr(running, "processor", lambda device="cpu": asked.append(device) or "a CPU")
+
+    def processor(device: str = "cpu") -> str:
+        asked.append(device)
+        return "a CPU"
+
+    monkeypatch.setattr(running, "processor", processor)
     of = places(tmp_path, runs(epochs=[10, 20]), 1)
     running.estimate(tmp_path, of)
     assert not asked
