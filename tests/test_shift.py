@@ -221,6 +221,7 @@ def test_cifar100_by_every_corruption(workspace: Path, development_data: Path, m
         "validation_size": 500,
         "epochs": 1,
         "width": 4,
+        "compare": [],
     }
     settings |= {"shift": "cifar-c", "shift_options": {"corruptions": ["all"], "rows": 100}}
     run_stages(settings, "fetch", "plan", "train", "shift", "calibrate", "evaluate")
