@@ -99,8 +99,12 @@ def test_only_code_in_use_trains_anew(reproduced: Path, tmp_path: Path) -> None:
         run(["dvc", "repro", "plan"], copy)
         return "train" in json.loads(run(["dvc", "status", "--json", "train"], copy).stdout)
 
-    another_loss, table = "pipeline/methods/losses/focal.py", "pipeline/methods/catalogue/parts.py"
-    assert not train_is_stale(another_loss, table, "trueodds/metrics/alarms/sequential.py", "pipeline/config.py")
-    assert not train_is_stale("trueodds/processes/progress.py")
+    assert not train_is_stale(
+        "pipeline/methods/losses/focal.py",  # another loss
+        "pipeline/methods/catalogue/parts.py",  # a table
+        "trueodds/metrics/alarms/sequential.py",
+        "pipeline/config.py",
+        "trueodds/processes/progress.py",
+    )
     used = "pipeline/methods/losses/cross_entropy.py"
     assert not train_is_stale(used, by="# changed\n") and train_is_stale(used)

@@ -11,7 +11,7 @@ import yaml
 
 from pipeline import starter
 from pipeline.stages import STAGES
-from tests.conftest import ROOT, copy_of_repository, environment
+from tests.conftest import NO_PART, ROOT, copy_of_repository, environment
 from tests.test_stages import hashes
 from tools.starter import FOLDER, texts
 
@@ -54,7 +54,7 @@ def test_dvc_repro_in_an_empty_folder_and_after_an_upgrade(reproduced: Path, tmp
 
     An upgrade runs the stages whose code it changes, and `code`, which runs every time.
     """
-    installed, folder = copy_of_repository(tmp_path / "installed"), tmp_path / "own"
+    installed, folder = copy_of_repository(tmp_path / "installed", NO_PART), tmp_path / "own"
     folder.mkdir()
 
     def type_in(*words: str) -> str:

@@ -170,6 +170,11 @@ def test_a_flow_starts_without_torch(case: str, loaded: dict[str, set[str]]) -> 
     assert HEAVY & loaded[case] == set()
 
 
+@pytest.mark.full
+def test_registering_a_study_measures_and_draws_nothing(loaded: dict[str, set[str]]) -> None:
+    assert SCIPY & loaded["import pipeline.studies.flow"] == set()
+
+
 @pytest.mark.parametrize("package", [trueodds, metrics, bundle, recalibrate], ids=lambda package: package.__name__)
 def test_first_use_gives_what_a_type_checker_sees(package: ModuleType) -> None:
     text = Path(package.__file__ or "").read_text(encoding="utf-8")

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import yaml
 from onnx import TensorProto, helper, numpy_helper
 from sklearn.datasets import load_wine
 from sklearn.linear_model import LogisticRegression
@@ -106,9 +107,11 @@ def test_what_is_refused(
 def test_dvc_runs_again_what_another_file_changes(digits: Path, reproduced: Path, tmp_path: Path) -> None:
     copy = copy_tree(reproduced, tmp_path / "copy")
     shutil.copy(digits, copy / "datasets" / "mine.onnx")
-    settings = ["-S", "training.model=datasets/mine.onnx", "-S", f"training.{DIGITS_OPTIONS}"]
-    done = run(["dvc", "exp", "run", *settings], copy)
-    assert ran(done) >= {"plan", "train", "calibrate", "evaluate", "export"}
+    params = yaml.safe_load((copy / "params.yaml").read_text())
+    name, _, options = DIGITS_OPTIONS.partition("=")
+    params["training"] |= {"model": "datasets/mine.onnx", name: yaml.safe_load(options)}
+    (copy / "params.yaml").write_text(yaml.safe_dump(params))
+    assert ran(run(["dvc", "repro"], copy)) >= {"plan", "train", "calibrate", "evaluate", "export"}
     before = hashes(copy)
     assert skipped(run(["dvc", "repro"], copy)) == {
         "fetch",
@@ -122,5 +125,5 @@ def test_dvc_runs_again_what_another_file_changes(digits: Path, reproduced: Path
     model = onnx.load(digits)
     model.graph.initializer[1].CopyFrom(numpy_helper.from_array(np.zeros(10, np.float32), "b"))
     onnx.save(model, copy / "datasets" / "mine.onnx")
-    assert ran(run(["dvc", "repro"], copy)) >= {"plan", "train", "calibrate", "evaluate", "export"}
+    assert ran(run(["dvc", "repro", "calibrate"], copy)) >= {"plan", "train", "calibrate"}
     assert hashes(copy)["artifacts/logits.npz"] != before["artifacts/logits.npz"]

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prefect import State, flow, get_run_logger, task
 from prefect.artifacts import create_markdown_artifact
@@ -16,13 +16,13 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from pipeline.flows.train import slot
-from pipeline.studies import OUT, measuring, reporting, running
-from pipeline.studies import format as study_format
-from pipeline.studies.kept_runs import of_arguments
-from pipeline.studies.runs import Place
+from pipeline.studies import OUT
 from trueodds.errors import UserError
 from trueodds.processes import binding
 from trueodds.texts import plural
+
+if TYPE_CHECKING:
+    from pipeline.studies.runs import Place
 
 GPU = "gpu"
 """Tag of a run, and name of the concurrency limit in which it takes a slot."""
@@ -31,6 +31,8 @@ GPU = "gpu"
 @task(persist_result=False, tags=[GPU])
 def run_one(home: Path, place: Place) -> None:
     """Carry out one run of a study in a slot of the limit `gpu`."""
+    from pipeline.studies import running
+
     with slot(GPU):
         running.run_one(home, place, get_run_logger().info)
 
@@ -50,6 +52,10 @@ def study(study: str, out: str = str(OUT), kept_runs: str | None = None, code: S
         kept_runs: Folder that keeps finished runs; those in it are done.
         code: Commits, as for `trueodds study --code`.
     """
+    from pipeline.studies import format as study_format  # registering the flow needs none of these: seconds of work
+    from pipeline.studies import measuring, reporting, running
+    from pipeline.studies.kept_runs import of_arguments
+
     home, log = Path.cwd(), get_run_logger()
     if "PREFECT__FLOW_RUN_ID" in os.environ:  # started by a worker: stop when the worker stops
         binding.die_with_parent(signal.SIGTERM, os.getppid())

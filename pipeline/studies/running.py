@@ -157,13 +157,17 @@ def estimate(home: Path, of: Sequence[Place]) -> Estimate:
 
     Kept runs of another processor or GPU do not count.
     """
-    here = {processor(), processor("auto")}
     records = [read_json(path) for path in sorted(folder_of(home).glob(f"*/{RUN}"))]
-    records = [one for one in records if KEY not in one or (one.get("machine") or {}).get("processor") in here]
+    records = [one for one in records if KEY not in one or _is_of_here((one.get("machine") or {}).get("processor"))]
     left = [place.run.params for place in of if not place.is_done]
     seconds = [duration.seconds_of(params, records) for params in left]
     known = [value for value in seconds if value is not None]
     return Estimate(len(of), len(of) - len(left), sum(known), len(left) - len(known))
+
+
+def _is_of_here(name: str | None) -> bool:
+    """Return whether a run's processor or GPU is that of this machine. To ask for the GPU loads torch: seconds."""
+    return name == processor() or name == processor("auto")
 
 
 def run_all(

@@ -20,6 +20,8 @@ from trueodds.files import read_json
 
 pytestmark = pytest.mark.full
 EPOCHS = 100  # so many that a fast machine, too, trains until the last death
+REFUSED: dict[str, Any] = {"optimizer": "adam", "momentum": 0.5}
+"""Parameters that the flow refuses at once: such a run shows for seconds of a processor that a worker takes runs."""
 SILENCE_SECONDS = 40  # a heartbeat comes every 30 s
 
 
@@ -45,6 +47,12 @@ def retry(prefect: Prefect, run: str) -> None:
     wait_for(
         lambda: prefect.run(run)["state_type"] not in {"CRASHED", "CANCELLED"}, PATIENCE, lambda: "not scheduled again"
     )
+
+
+def refused_by_a_worker(prefect: Prefect, run: str) -> None:
+    record = prefect.ended(run)
+    assert record["state_type"] == "FAILED", prefect.logs(run)
+    assert "momentum = 0.5 needs optimizer sgd" in record["state"]["message"], prefect.logs(run)
 
 
 @contextmanager
@@ -98,7 +106,7 @@ def test_a_worker_that_does_not_poll_is_replaced(prefect: Prefect) -> None:
     wait_for(silent, PATIENCE, lambda: "the server still hears of a worker that stands still")
     assert "receives no heartbeat of it" in prefect.command("pipeline.flows", "up").stdout
     assert not server.lives(process)
-    prefect.completed(prefect.submit(publish="never"))
+    refused_by_a_worker(prefect, prefect.submit(**REFUSED))
 
 
 def kill_worker(prefect: Prefect, run: str) -> None:
@@ -196,7 +204,7 @@ def test_a_run_that_never_begins_is_taken_for_crashed(prefect: Prefect) -> None:
     seconds = 10  # the least that Prefect takes
     deployment = prefect.get("deployments/name/train/digits")["id"]
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
-    planned = {"state": {"type": "SCHEDULED", "state_details": {"scheduled_time": tomorrow}}}
+    planned = {"state": {"type": "SCHEDULED", "state_details": {"scheduled_time": tomorrow}}, "parameters": REFUSED}
     run, waiting = (prefect.post(f"deployments/{deployment}/create_flow_run", planned)["id"] for _ in range(2))
     with hurried(prefect, server.pending_runs(seconds), seconds):
         prefect.post(f"flow_runs/{run}/set_state", {"state": {"type": "PENDING"}})
@@ -205,4 +213,4 @@ def test_a_run_that_never_begins_is_taken_for_crashed(prefect: Prefect) -> None:
     assert prefect.run(waiting)["state_type"] == "SCHEDULED"
     prefect.delete(f"flow_runs/{waiting}")
     retry(prefect, run)
-    prefect.completed(run)
+    refused_by_a_worker(prefect, run)

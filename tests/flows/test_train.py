@@ -20,6 +20,7 @@ from tests.flows.conftest import PATIENCE, Prefect, wait_for
 from tests.importing.models import DIGITS_MEAN, save_digits_regression
 
 pytestmark = pytest.mark.full
+AS_TYPED: dict[str, Any] = {"method": "focal", "method_options": "{gamma: 2}", "epochs": 1, "seed": 42}
 STAGES = {"fetch", "plan", "train", "shift", "calibrate", "evaluate", "export"}
 
 
@@ -55,8 +56,7 @@ def test_a_run_then_one_that_skips(prefect: Prefect) -> None:
     home = prefect.home
     before = {path: (home / path).read_bytes() for path in ("params.yaml", "dvc.lock", "dvc.yaml")}
     status, head = (run(["git", *words], home).stdout for words in (["status", "--porcelain"], ["rev-parse", "HEAD"]))
-    as_typed: dict[str, Any] = {"method": "focal", "method_options": "{gamma: 2}", "epochs": 1, "seed": 42}
-    first = prefect.submit(**as_typed)
+    first = prefect.submit(**AS_TYPED)
     name = prefect.completed(first)["name"]
     assert name == "digits method=focal method_options={'gamma': 2} epochs=1 seed=42"
     assert prefect.stages(first) == dict.fromkeys(STAGES, "Completed") | {"fetch": "Skipped"}  # as in dvc.lock
@@ -71,7 +71,7 @@ def test_a_run_then_one_that_skips(prefect: Prefect) -> None:
     assert (training["method"], training["method_options"]) == ("focal", {"gamma": 2})
     assert "# digits, cifar10" in (home / "params.yaml").read_text()
 
-    again = prefect.submit(**as_typed)
+    again = prefect.submit(**AS_TYPED)
     prefect.completed(again)
     assert prefect.stages(again) == dict.fromkeys(STAGES, "Skipped")
 
@@ -96,12 +96,12 @@ def published(artifacts: dict[str, Any]) -> Path:
 
 
 def test_queued_runs_take_what_is_there_when_they_start_and_go_side_by_side(prefect: Prefect) -> None:
-    """And their logs say when somebody asked for them."""
+    """And their logs say when somebody asked for them. The second is the run of the test before, and trains nothing."""
     params, code = prefect.home / "params.yaml", prefect.home / "pipeline" / "new.py"
     before = params.read_text()
     prefect.patch("work_pools/gpu", {"is_paused": True})
     try:
-        both = [prefect.submit(epochs=1), prefect.submit(epochs=1, seed=4)]
+        both = [prefect.submit(epochs=1), prefect.submit(**AS_TYPED)]
         params.write_text(before.replace("seed: 0\n  device", "seed: 77\n  device"))
         code.write_text("NEW = 1\n")
         prefect.patch("work_pools/gpu", {"is_paused": False})
@@ -112,7 +112,7 @@ def test_queued_runs_take_what_is_there_when_they_start_and_go_side_by_side(pref
         params.write_text(before)
         code.unlink(missing_ok=True)
     made = experiments(prefect.home)
-    for flow_run, record, seed in zip(both, records, (77, 4), strict=True):
+    for flow_run, record, seed in zip(both, records, (77, 42), strict=True):
         asked, log = datetime.fromisoformat(record["created"]), prefect.logs(flow_run)
         assert f"requested at {asked:%Y-%m-%d %H:%M:%S} UTC; uses the current code, params.yaml and data" in log
         assert "with uncommitted changes and 1 new files" in log

@@ -13,6 +13,7 @@ from pipeline import config
 from pipeline.studies import command, duration, running
 from pipeline.studies.duration import Attempts
 from pipeline.studies.format import parse
+from pipeline.studies.kept_runs import KEY
 from pipeline.studies.runs import FOLDER, RUN, Place, Run, expand
 from tests.conftest import ROOT
 from trueodds.errors import UserError
@@ -115,3 +116,23 @@ def test_a_failed_attempt_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         with pytest.raises(UserError):
             running.run_one(tmp_path, place)
     assert 0 < read_json(place.folder.with_suffix(".attempts.json"))["spent"] < 5
+
+
+def test_only_a_kept_run_of_another_processor_asks_for_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To ask loads torch, which takes longer than the rest of a dry run."""
+    asked: list[str] = []
+
+    def processor(device: str = "cpu") -> str:
+        asked.append(device)
+        return "a CPU"
+
+    monkeypatch.setattr(running, "processor", processor)
+    of = places(tmp_path, runs(epochs=[10, 20]), 1)
+    running.estimate(tmp_path, of)
+    assert not asked
+    for made_on, devices in (("a CPU", ["cpu"]), ("a GPU", ["cpu", "auto"])):
+        record = read_json(of[0].folder / RUN)
+        write_json(of[0].folder / RUN, {**record, KEY: "key0", "machine": {"processor": made_on}})
+        asked.clear()
+        running.estimate(tmp_path, of)
+        assert asked == devices

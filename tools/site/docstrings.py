@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import inspect
 import re
+from copy import copy
+from functools import cache
 from typing import Any
 
 from docutils.core import publish_doctree
@@ -90,10 +92,17 @@ def escape(lines: list[str]) -> list[str]:
     return result
 
 
+@cache
+def _settings() -> Any:
+    """Return the settings of `is_clean`. To make them takes docutils as long as to read a docstring."""
+    silent = {"report_level": 5, "halt_level": 6, "default_role": "literal"}
+    return publish_doctree("", settings_overrides=silent).settings
+
+
 def is_clean(lines: list[str]) -> bool:
     """Return whether docutils reads a text without a complaint."""
     text = _DIRECTIVE.sub("", re.sub(r":[\w:]+:`", "`", "\n".join(lines)))
-    tree = publish_doctree(text, settings_overrides={"report_level": 5, "halt_level": 6, "default_role": "literal"})
+    tree = publish_doctree(text, settings=copy(_settings()))
     return not any(message["level"] >= 2 for message in tree.findall(lambda node: node.tagname == "system_message"))
 
 
