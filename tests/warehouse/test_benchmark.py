@@ -87,7 +87,7 @@ def test_a_row_on_disk_takes_no_more_than_is_stated(tmp_path: Path) -> None:
         assert (tmp_path / f"{kind}.parquet").stat().st_size <= 20_000 * warehouse_sums.ROW_BYTES[kind]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("size", warehouse_growth.SIZES[1:], ids=str)
 def test_a_table_of_each_size_has_its_columns_and_all_rows(size: warehouse_growth.Size, tmp_path: Path) -> None:
     pattern = size.make(tmp_path, 1_003)
