@@ -12,9 +12,10 @@ from service.http.documentation import BINARY, Schema, body_of, list_of, object_
 from service.http.json_body import JSON
 from service.ids import MAX_ID
 from service.predict.options import MAX_TAG, PREDICTION_ID, PredictOptions
-from service.predict.request_body import FORMATS, MULTIPART
+from service.predict.request_body import FORMATS, IMAGE, MULTIPART
 from trueodds.bundle import Decision
 from trueodds.inputs import KINDS, Format, InputKind
+from trueodds.inputs.image.formats import ALLOWED
 from trueodds.processes.choices import SetMethod
 
 
@@ -245,6 +246,7 @@ BODY = body_of(
             ["instances"],
         ),
         MULTIPART: object_of({"files": list_of(BINARY, minItems=1)}, ["files"], is_open=True),
+        IMAGE: {**BINARY, "description": f"One image file: {ALLOWED}."},
         **{media_type: {**BINARY, "description": _describe(form)} for media_type, form in FORMATS.items()},
     }
 )

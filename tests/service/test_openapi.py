@@ -190,6 +190,7 @@ KINDS = [
     "x",
     "application/x-npy",
     "application/octet-stream",
+    "image/png",
     "text/csv",
 ]
 
@@ -217,6 +218,7 @@ def test_documentation_is_whole(running: Client) -> None:
             assert operation["tags"]
     predict = document["paths"]["/predict"]["post"]
     kinds = {"application/json", "multipart/form-data", "application/x-npy", "application/octet-stream", "text/csv"}
+    kinds |= {"image/*"}
     assert set(predict["requestBody"]["content"]) == kinds
     assert {"model", "version", "top_k", "x-prediction-id"} <= {p["name"] for p in predict["parameters"]}
     assert {"200", "400", "413", "415", "422", "503"} <= set(predict["responses"])

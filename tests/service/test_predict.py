@@ -81,6 +81,9 @@ def test_all_ways_to_send_an_image_agree(client: Client) -> None:
         assert client.predict(instances)[0]["probabilities"] == expected
     answer = client.post("/predict", files=[("files", ("a.png", encoded)), ("files", ("b.png", encoded))])
     assert [p["probabilities"] for p in answer.json()["predictions"]] == [expected, expected]
+    for media_type in ("image/png", "image/jpeg", "Image/X; q=1"):
+        answer = client.post("/predict", content=encoded, headers={"content-type": media_type})
+        assert [p["probabilities"] for p in answer.json()["predictions"]] == [expected]
 
 
 def test_colour_jpeg_and_resizing_as_in_training(serve: Callable[..., Client]) -> None:
@@ -220,6 +223,13 @@ BAD_BODIES = {
     "no type": (b"{}", {}, 415, "Content-Type"),
     "wrong type": (b"{}", {"content-type": "text/csv"}, 415, "text/csv"),
     "no boundary": (b"x", {"content-type": "multipart/form-data"}, 400, "files"),
+    "no image": (b"x", {"content-type": "image/png"}, 422, "the body: not an image that can be read"),
+    "an image file as pixels": (
+        png()[: 16 * (len(png()) // 16)],
+        {"content-type": "application/octet-stream"},
+        422,
+        "Send it with the content type image/png",
+    ),
     "broken form": (b"x", {"content-type": "multipart/form-data; boundary=b"}, 400, "files"),
 }
 

@@ -44,6 +44,15 @@ def unreadable(data: bytes) -> str:
     return f"not an image that can be read; allowed is {ALLOWED}: convert it to PNG or JPEG"
 
 
+def media_type_of(data: bytes) -> str | None:
+    """Return the media type of a PNG, JPEG, WebP or GIF file by its first bytes; None for other bytes."""
+    if data[:3] == b"\xff\xd8\xff" and data[6:10] in (b"JFIF", b"Exif"):
+        return "image/jpeg"
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return {b"\x89PNG": "image/png", b"GIF8": "image/gif"}.get(data[:4])
+
+
 def webp_size(data: bytes) -> tuple[int, int] | None:
     """Return (width, height) from a WebP's header; None if it is not WebP.
 

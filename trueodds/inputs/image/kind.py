@@ -17,7 +17,7 @@ from trueodds.errors import MissingExtraError
 from trueodds.inputs import npy
 from trueodds.inputs.errors import InputError
 from trueodds.inputs.image import json_images, pictures
-from trueodds.inputs.image.formats import ALLOWED
+from trueodds.inputs.image.formats import ALLOWED, media_type_of
 from trueodds.inputs.image.json_images import ImageReading
 from trueodds.inputs.image.pictures import Interpolation, Pixels, Scaling
 from trueodds.inputs.kind import NO_LIMITS, SMALL, Format, InputKind, Limits
@@ -155,6 +155,9 @@ class ImageInput(InputKind):
     def _raw(self, body: bytes, limits: Limits) -> Pixels:
         """One byte a pixel value, images one after the other, each in rows x columns x channels."""
         size = math.prod(self.shape)
+        if named := media_type_of(body):
+            problem = "the body is an image file, and raw bytes are pixels without a file around them"
+            raise InputError("wrong_shape", f"{problem}. Send it with the content type {named}")
         if len(body) % size:
             problem = f"the body has {plural(len(body), 'byte')}"
             one = f"an image has {size:,} ({json_images.shape_text(self.shape)})"
