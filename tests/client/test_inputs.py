@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.client.data import images
 from tests.service.hooks import until
@@ -17,7 +18,7 @@ from trueodds.bundle import open_models
 from trueodds.client import CallError, Client, LabelSummary
 from trueodds.client.instances import LARGE, instances_of
 from trueodds.errors import ConfigError
-from trueodds.inputs.image.pictures import encode_png
+from trueodds.inputs.image.pictures import ORIENTATION, encode_png
 
 
 def test_inputs_of_every_form_get_the_same_answer(client: Client, tmp_path: Path) -> None:
@@ -25,7 +26,18 @@ def test_inputs_of_every_form_get_the_same_answer(client: Client, tmp_path: Path
     png = encode_png(image_HWC)
     (tmp_path / "image.png").write_bytes(png)
     one = [image_HWC, image_HWC[:, :, 0], png, tmp_path / "image.png", str(tmp_path / "image.png")]
-    many = [image_HWC[None], image_HWC[None, :, :, 0], [image_HWC], [png], (path for path in [tmp_path / "image.png"])]
+    picture = Image.fromarray(image_HWC[:, :, 0])
+    turned = picture.transpose(Image.Transpose.ROTATE_90)
+    turned.getexif()[ORIENTATION] = 6
+    one += [picture, picture.convert("RGB"), turned]
+    many = [
+        [picture],
+        image_HWC[None],
+        image_HWC[None, :, :, 0],
+        [image_HWC],
+        [png],
+        (path for path in [tmp_path / "image.png"]),
+    ]
     answers = [client.predict(form).probabilities_NC for form in (*one, *many)]
     assert {answer.shape for answer in answers} == {(1, 10)} and len({answer.tobytes() for answer in answers}) == 1
 
@@ -157,6 +169,7 @@ def test_frames_and_texts_reach_their_models(client: Client, folder: Path, tmp_p
         ([{"age": 1.0}, {"age": float("inf")}], {}, "row 1 has inf as feature 'age'; allowed are finite numbers"),
         ([[1.0], None], {}, "row 1 is None; expected uint8 images"),
         (7, {}, "the inputs are 7; expected"),
+        (Image.new("CMYK", (8, 8)), {}, r"row 0 is an image of mode 'CMYK'; convert it: image.convert\('RGB'\)"),
         (np.array(7.0), {}, r"row 0 is array\(7"),
         ([], {}, "the inputs are empty"),
         (images(2), {"ids": ["a"]}, "there are 1 ids and more rows; expected an id for each row"),

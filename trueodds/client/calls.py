@@ -123,10 +123,10 @@ class Calls:
 
         Args:
             inputs: One row or many, in one of these forms. Images: uint8 arrays (N x H x W x C, N x H x W for grey
-                images, or a single image; a last axis of length 1 or 3 holds the channels), or paths or bytes of image
-                files. Vectors: an array N x F, lists of numbers, objects with a number for each feature, or a data
-                frame of pandas or Polars; NaN or None stands for a missing value. Texts: strings, or `{"text": ".."}`
-                for each. A string that names a file on this machine is sent as that file.
+                images, or a single image; a last axis of length 1 or 3 holds the channels), images of Pillow, or paths
+                or bytes of image files. Vectors: an array N x F, lists of numbers, objects with a number for each
+                feature, or a data frame of pandas or Polars; NaN or None stands for a missing value. Texts: strings, or
+                `{"text": ".."}` for each. A string that names a file on this machine is sent as that file.
             ids: Your own ids, one for each row, unique for the model. A row sent again with the same id and input gets
                 the stored answer.
             rows: Largest number of rows in one request.

@@ -21,8 +21,8 @@ from trueodds.texts import short
 LARGE = 50_000
 """Values from which on an image is sent alone, as .npy. As JSON it would take longer to parse than to classify."""
 EXPECTED = (
-    "uint8 images (N x H x W x C, or one), paths or bytes of image files, or vectors (an array N x F, lists of"
-    " numbers, objects with a number for each feature, or a data frame), or texts"
+    "uint8 images (N x H x W x C, or one), images of Pillow, paths or bytes of image files, or vectors (an array N x"
+    " F, lists of numbers, objects with a number for each feature, or a data frame), or texts"
 )
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".npy")
 """Suffixes of a name that means a file, never a text, if it has no blanks."""
@@ -62,7 +62,7 @@ def _rows(inputs: Any) -> Iterable[Any]:
         return _frame_rows(inputs)
     if isinstance(inputs, np.ndarray):
         return _array_rows(inputs)
-    if isinstance(inputs, bytes | bytearray | str | Path | Mapping):
+    if isinstance(inputs, bytes | bytearray | str | Path | Mapping) or _is_picture(inputs):
         return [inputs]
     if not isinstance(inputs, Iterable):
         raise ConfigError(f"the inputs are {short(inputs)}; expected {EXPECTED}")
@@ -99,7 +99,7 @@ def _array_rows(array: npt.NDArray[Any]) -> Iterable[Any]:
 
 def _instance(row: Any) -> Instance:
     """Encode one row."""
-    row = without_tensors(row)
+    row = _file_of(row) if _is_picture(row) else without_tensors(row)
     if isinstance(row, np.ndarray) and row.dtype.kind in "uif" and row.ndim:
         return _of_array(row)
     if isinstance(row, bytes | bytearray):
@@ -118,6 +118,21 @@ def _instance(row: Any) -> Instance:
     if isinstance(row, Sequence):
         return _json([_number(value, f"value {k}") for k, value in enumerate(row)])
     raise ConfigError(f"is {short(row)}")
+
+
+def _is_picture(value: Any) -> bool:
+    """Return whether this is an image of Pillow, which is not imported for it."""
+    return all(hasattr(value, name) for name in ("mode", "save", "getexif"))
+
+
+def _file_of(picture: Any) -> bytes:
+    """Return an image of Pillow as PNG, so that the service scales, turns and converts it as it does a file."""
+    file = io.BytesIO()
+    try:
+        picture.save(file, "PNG", compress_level=1, exif=picture.getexif())
+    except OSError:  # PNG has no such mode
+        raise ConfigError(f"is an image of mode {picture.mode!r}; convert it: image.convert('RGB')") from None
+    return file.getvalue()
 
 
 def _of_array(row: npt.NDArray[Any]) -> Instance:
