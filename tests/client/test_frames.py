@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 from trueodds.client import CallError, Client, ObservationSummary
+from trueodds.client.instances import instances_of
 from trueodds.client.labels import label_rows
 from trueodds.client.observations import observation_rows, with_names_of_columns
 from trueodds.errors import ConfigError
@@ -31,6 +33,15 @@ def test_columns_in_another_order_reach_their_classes(client: Client) -> None:
     assert (report.labelled, report.accuracy) == (2, 0.5)
     with pytest.raises(CallError, match="the classes 'ham', 'spam', not 'x'"):
         client.observe(["frame-e"], FRAME[:1].rename(columns={"ham": "x"}), **whose)
+
+
+def test_a_row_of_a_frame_is_one_vector_by_its_names() -> None:
+    def bodies(inputs: Any) -> list[Any]:
+        return [json.loads(one.body) for one in instances_of(inputs)]
+
+    assert bodies(FRAME.iloc[1]) == bodies(FRAME[1:2]) == [{"ham": 0.25, "spam": 0.75}]
+    assert bodies(pd.Series([1.0, None], index=["age", "b"])) == [{"age": 1.0, "b": None}]
+    assert bodies(pd.Series(["tea", "milk"], index=["a", "b"])) == [{"text": "tea"}, {"text": "milk"}]
 
 
 def test_only_names_of_columns_become_classes() -> None:

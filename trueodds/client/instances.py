@@ -62,6 +62,8 @@ def _rows(inputs: Any) -> Iterable[Any]:
         return _frame_rows(inputs)
     if isinstance(inputs, np.ndarray):
         return _array_rows(inputs)
+    if hasattr(inputs, "to_frame") and hasattr(inputs, "index") and _is_frame_row(row := dict(inputs.items())):
+        return [row]
     if isinstance(inputs, bytes | bytearray | str | Path | Mapping) or _is_picture(inputs):
         return [inputs]
     if not isinstance(inputs, Iterable):
@@ -78,6 +80,11 @@ def _frame_rows(frame: Any) -> Iterator[dict[str, Any]]:
         raise ConfigError(f"the data frame has the column {twice[0]!r} twice; give each feature one column")
     rows = frame.itertuples(index=False, name=None) if hasattr(frame, "itertuples") else frame.iter_rows()
     return ({name: _cell(value) for name, value in zip(names, row, strict=True)} for row in rows)
+
+
+def _is_frame_row(row: dict[Any, Any]) -> bool:
+    """Return whether a series of pandas is one row of a data frame, by the names of its columns, and not many texts."""
+    return bool(row) and all(isinstance(name, str) and _is_number(value) for name, value in row.items())
 
 
 def _cell(value: Any) -> Any:
