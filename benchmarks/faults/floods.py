@@ -53,9 +53,9 @@ class Flood:
 
 def flood(service: Service, kind: str, seconds: float) -> Flood:
     """Send this kind of flood for some time, on a new connection whenever the service closes one."""
-    found, deadline = Flood(), time.monotonic() + seconds
-    where = urllib.parse.urlsplit(service.url)
+    found, where = Flood(), urllib.parse.urlsplit(service.url)
     with watched(service) as found.watched:
+        deadline = time.monotonic() + seconds  # from now: the start of the probe takes as long as a short flood
         while time.monotonic() < deadline:
             sent, answer = pour((where.hostname or "", where.port or 0), *FLOODS[kind], deadline)
             found.connections += 1

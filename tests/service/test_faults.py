@@ -200,7 +200,7 @@ def test_floods_do_not_slow_the_others(running: Service) -> None:
         outcome = floods.flood(running, kind, 0.5)
         if kind not in floods.ALLOWED:
             assert set(outcome.statuses) <= {"431", "400", "none"} and outcome.statuses["none"] <= 1, (kind, outcome)
-        assert outcome.watched.probes > 1 and outcome.watched.probes_failed == 0, (kind, outcome)
+        assert outcome.watched.probes > 0 and outcome.watched.probes_failed == 0, (kind, outcome)
         assert outcome.watched.worst_ms < WORST_MS and outcome.watched.grown_mb < 50, (kind, outcome)
     assert running.post("/predict", connections.question(SHAPE)).status == 200
 
