@@ -159,8 +159,8 @@ def _too_little(method: registry.Method, nll_N: Array, plain_N: Array | None, wr
     gain, error = mean_and_error(plain_N - nll_N)
     if gain > (1 if wrong >= ENOUGH else 2) * error or gain * len(nll_N) > EVIDENCE:
         return None
-    if gain < 0:  # after no calibration itself, only candidates whose ECE is not above the first one's are asked
-        return f"its ECE is no higher, but its NLL is {-gain:.4f} +- {error:.4f} above that without calibration"
+    if gain < 0:  # it was asked for its ECE
+        return f"its NLL is {-gain:.4f} +- {error:.4f} above that without calibration"
     within = "one standard error" if wrong >= ENOUGH else f"two standard errors ({wrong} wrong rows)"
     return f"its NLL is only {gain:.4f} +- {error:.4f} below that without calibration: within {within}"
 
