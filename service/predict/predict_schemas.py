@@ -15,7 +15,6 @@ from service.predict.options import MAX_TAG, PREDICTION_ID, PredictOptions
 from service.predict.request_body import FORMATS, IMAGE, MULTIPART
 from trueodds.bundle import Decision
 from trueodds.inputs import KINDS, Format, InputKind
-from trueodds.inputs.image.formats import ALLOWED
 from trueodds.processes.choices import SetMethod
 
 
@@ -246,7 +245,7 @@ BODY = body_of(
             ["instances"],
         ),
         MULTIPART: object_of({"files": list_of(BINARY, minItems=1)}, ["files"], is_open=True),
-        IMAGE: {**BINARY, "description": f"One image file: {ALLOWED}."},
+        IMAGE: {**BINARY, "description": f"One file: {'; '.join(kind.files for kind in KINDS if kind.files)}."},
         **{media_type: {**BINARY, "description": _describe(form)} for media_type, form in FORMATS.items()},
     }
 )
