@@ -407,7 +407,12 @@ GOOD = {"probabilities": P, "labels": Y}
         (
             {"confidence": CONFIDENCE, "prediction": Y, "label": Y},
             ["--label", "label"],
-            "it holds confidence, prediction, label. Rename 'prediction' to 'predicted' if it is that.",
+            "has no 'predicted'; it holds confidence, prediction, label. Did you mean 'prediction'? Rename it.",
+        ),
+        (
+            {"confidence": CONFIDENCE, "predicted": Y, "label": Y},
+            [],
+            "has no 'labels'; it holds confidence, predicted, label. Did you mean 'label'? Rename it.",
         ),
         (GOOD, ["--logits"], "has no 'logits'; it holds probabilities, labels"),
         (GOOD | {"logits": Z}, [], "choose one: --probabilities or --logits"),

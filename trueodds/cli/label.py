@@ -112,7 +112,7 @@ def _export(client: Client, arguments: argparse.Namespace, whose: dict[str, Any]
     classes = queue["classes"]
     waiting = queue["state"]["waiting"]
     if not queue["answers"]:
-        cure = "others have all of them; try again later" if waiting else "draw some: trueodds label draw"
+        cure = "all are leased; import the files, or try again later" if waiting else "draw some: trueodds label draw"
         raise UserError(f"no answer is to be had, and no file was written: {waiting:,} answers wait for labels; {cure}")
     names = ["id", "time", "tag", "predicted", "confidence", "propensity", "label", "skip"]
     rows = [{name: "" if one.get(name) is None else one[name] for name in names} for one in queue["answers"]]

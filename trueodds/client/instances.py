@@ -62,8 +62,8 @@ def _rows(inputs: Any) -> Iterable[Any]:
         return _frame_rows(inputs)
     if isinstance(inputs, np.ndarray):
         return _array_rows(inputs)
-    if hasattr(inputs, "to_frame") and hasattr(inputs, "index") and _is_frame_row(row := dict(inputs.items())):
-        return [row]
+    if hasattr(inputs, "to_frame") and hasattr(inputs, "index") and _is_frame_row(inputs):
+        return [dict(inputs.items())]
     if isinstance(inputs, bytes | bytearray | str | Path | Mapping) or _is_picture(inputs):
         return [inputs]
     if not isinstance(inputs, Iterable):
@@ -82,9 +82,9 @@ def _frame_rows(frame: Any) -> Iterator[dict[str, Any]]:
     return ({name: _cell(value) for name, value in zip(names, row, strict=True)} for row in rows)
 
 
-def _is_frame_row(row: dict[Any, Any]) -> bool:
+def _is_frame_row(series: Any) -> bool:
     """Return whether a series of pandas is one row of a data frame, by the names of its columns, and not many texts."""
-    return bool(row) and all(isinstance(name, str) and _is_number(value) for name, value in row.items())
+    return len(series) > 0 and all(isinstance(name, str) and _is_number(value) for name, value in series.items())
 
 
 def _cell(value: Any) -> Any:

@@ -50,7 +50,9 @@ def media_type_of(data: bytes) -> str | None:
         return "image/jpeg"
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
-    return {b"\x89PNG": "image/png", b"GIF8": "image/gif"}.get(data[:4])
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    return "image/png" if data.startswith(b"\x89PNG\r\n\x1a\n") else None
 
 
 def webp_size(data: bytes) -> tuple[int, int] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -730,9 +729,9 @@ def _one_of_logits(path: Path, name: str) -> FileError:
 
 def no_outcome(name: str, available: Sequence[str] | Mapping[str, Any]) -> FileError:
     """Build the error for confidences beside which nothing says what was right."""
-    missing = "predicted" if "label" in available else "correct" if "predicted" not in available else "labels"
-    close = difflib.get_close_matches(missing, set(available) - {"confidence", "label"}, n=1, cutoff=0.5)
-    cure = f" Rename {close[0]!r} to {missing!r} if it is that." if close else ""
+    missing = "labels" if "predicted" in available else "predicted" if "label" in available else "correct"
+    near = nearest(missing, [other for other in available if other not in ("confidence", "predicted")])
+    cure = f"{near} Rename it." if near else ""
     return FileError(
         f"{name} has no {missing!r}; it holds {', '.join(available) or 'nothing'}.{cure} Expected {TABLES}"
     )
